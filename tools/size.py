@@ -24,7 +24,7 @@ PYTHON = {
     "objectives": Room(1071, 800),
     "head": Room(2280, 1900),
     "data": Room(2112, 1900),
-    "train": Room(5202, 2500),
+    "train": Room(3950, 2500),
     "evaluate": Room(5838, 2900),
     "grading": Room(3676, 2400),
     "tokens": Room(3197, 1300),

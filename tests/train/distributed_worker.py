@@ -24,15 +24,11 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import history_of, make_tokenizer
-from trimsft import TrimSFT
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse, patch
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse
 from trimsft.train.checkpoints import SEAL, seal
 from trimsft.train.run import train as train_run
 from trimsft.train.stopping import Stopping
@@ -177,28 +173,18 @@ def _spoil_bytes(checkpoint: Path, mark: Path) -> None:
     path.write_bytes(pickle.dumps(metadata))
 
 
-def _unsealed(spoil: Callable[..., None], **more: Any) -> Callable[[Path, Path], None]:
-    def spoil_it(checkpoint: Path, mark: Path) -> None:
-        spoil(checkpoint, mark, **more)
-        (checkpoint / SEAL).unlink()
-
-    return spoil_it
+def _metadata_without_seal(checkpoint: Path, mark: Path) -> None:
+    _spoil_metadata(checkpoint, mark, part="pytorch_model_fsdp_0")
+    (checkpoint / SEAL).unlink()
 
 
-def _sealed(spoil: Callable[..., None], **more: Any) -> Callable[[Path, Path], None]:
-    def spoil_it(checkpoint: Path, mark: Path) -> None:
-        _unsealed(spoil, **more)(checkpoint, mark)
-        seal(checkpoint, STEPS // 2)
-
-    return spoil_it
+def _bytes_sealed_again(checkpoint: Path, mark: Path) -> None:
+    _spoil_bytes(checkpoint, mark)
+    (checkpoint / SEAL).unlink()
+    seal(checkpoint, STEPS // 2)
 
 
-SPOILED = {
-    "metadata of the weights, no seal": _unsealed(_spoil_metadata, part="pytorch_model_fsdp_0"),
-    "metadata of the optimizer, sealed again": _sealed(_spoil_metadata, part="optimizer_0"),
-    "an entry of bytes, no seal": _unsealed(_spoil_bytes),
-    "an entry of bytes, sealed again": _sealed(_spoil_bytes),
-}
+SPOILED = {"metadata without a seal": _metadata_without_seal, "bytes sealed again": _bytes_sealed_again}
 """What an attacker does to a checkpoint."""
 
 
@@ -281,67 +267,3 @@ def make_rows() -> list[dict[str, list[int]]]:
             labels = [-100] * (length - 1) + ids[-1:]
         rows.append({"input_ids": ids, "labels": labels})
     return rows
-
-
-LAYOUTS = {
-    "layers": {"tied": True},
-    "layers, untied": {"tied": False},
-    "layers and head": {"tied": False, "head": True},
-    "layers and head, bf16": {"tied": False, "head": True, "bf16": True},
-}
-"""What `fully_shard` is called on, before the model itself."""
-
-
-def train_by_hand(folder: Path) -> None:
-    """For each layout, the weights of a sharded model and of a whole one, after the same steps."""
-    torch.distributed.init_process_group("gloo")
-    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    for layout, kind in LAYOUTS.items():
-        model, whole = (patch(make_model(tied=kind["tied"]), TrimSFT()) for _ in range(2))
-        _shard(model, **kind)
-        losses = _loop(model, pieces=[rank], scale=ranks)
-        torch.distributed.all_reduce(losses)
-        whole_losses = _loop(whole, pieces=list(range(ranks)), scale=1)
-        weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-        if rank == 0:
-            torch.save((losses / ranks, weights), folder / f"{layout}, sharded.pt")
-            torch.save((whole_losses, whole.state_dict()), folder / f"{layout}, whole.pt")
-    torch.distributed.destroy_process_group()
-
-
-def _shard(model: LlamaForCausalLM, *, tied: bool, head: bool = False, bf16: bool = False) -> None:
-    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy if bf16 else MixedPrecisionPolicy()}
-    for layer in model.model.layers:
-        fully_shard(layer, **options)
-    if head:
-        fully_shard(model.lm_head, **options)
-    fully_shard(model, **options)
-
-
-def _loop(model: LlamaForCausalLM, *, pieces: list[int], scale: int) -> torch.Tensor:
-    """Plain gradient descent; `scale` undoes that gradients are averaged over ranks."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    rows, losses = make_rows(), []
-    for step in range(STEPS):
-        batch = rows[step * BATCH : (step + 1) * BATCH]
-        trained = sum(label != -100 for row in batch for label in row["labels"][1:])
-        total = torch.zeros(())
-        for piece in pieces:
-            ids, labels = (
-                [torch.tensor(row[name]) for row in batch[piece * 4 : piece * 4 + 4]]
-                for name in ("input_ids", "labels")
-            )
-            inputs = {
-                "input_ids": pad_sequence(ids, batch_first=True),
-                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
-                "labels": pad_sequence(labels, batch_first=True, padding_value=-100),
-            }
-            loss = model(**inputs, num_items_in_batch=trained).loss * scale
-            loss.backward()
-            total += loss.detach()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(total)
-    return torch.stack(losses)

@@ -48,13 +48,6 @@ def test_who_asks_for_sdpa_gets_it_and_is_told(capped: Path, caplog: pytest.LogC
     assert (uncapped - logits(load(capped, "eager"))).abs().max() > 0.1
 
 
-def test_others_keep_sdpa_and_hear_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name, model in {"llama": make_model(), "gemma": make_model("gemma2", attn_logit_softcapping=None)}.items():
-        model.save_pretrained(tmp_path / name)
-        assert load(tmp_path / name).config._attn_implementation == "sdpa"
-    assert not caplog.records
-
-
 def test_weights_that_are_damaged_are_refused(tmp_path: Path) -> None:
     make_model().save_pretrained(tmp_path / "model")
     weights = tmp_path / "model" / "model.safetensors"

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import peft
 import pytest
 import yaml
 from datasets import Dataset
@@ -64,10 +63,3 @@ def test_before_any_training(options, settings, says, tmp_path) -> None:
     _, text = card_of(trainer)
     assert f"with the objective {says}." in text
     assert "Nothing was logged." in text
-
-
-def test_an_adapter(tmp_path) -> None:
-    options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"])}
-    header, text = card_of(make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options))
-    assert header["library_name"] == "peft" and header["base_model"] == "some/base"
-    assert "An adapter for `some/base`" in text

@@ -142,17 +142,6 @@ def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(trainer, tmp_p
     assert latest_checkpoint(tmp_path) == saved and names(tmp_path) == ["checkpoint-4"]
 
 
-def test_a_rank_on_the_cpu_gets_its_optimizer_back(trainer, monkeypatch) -> None:
-    for parameter in trainer.model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    trainer.optimizer.step()
-    saved = save(trainer, 1)
-    monkeypatch.setattr(type(trainer.args), "world_size", 2)
-    vars(trainer.args)["_setup_devices"] = torch.device("cpu", 0)
-    trainer._load_optimizer_and_scheduler(str(saved))
-    assert all(state["step"] == 1 for state in trainer.optimizer.state.values())
-
-
 def fill_disk(*args: Any, **kwargs: Any) -> None:
     with open("/dev/full", "wb", buffering=0) as full:
         full.write(b"0")

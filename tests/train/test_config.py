@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 import pytest
-import torch
 from trl import SFTConfig
 
 from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
@@ -91,12 +90,6 @@ def test_precision_goes_by_the_device(monkeypatch) -> None:
         monkeypatch.setattr("trimsft.train.config.has_half_precision", lambda has_half=has_half: has_half)
         chosen, asked = TrimSFTConfig("out", use_cpu=True), TrimSFTConfig("out", use_cpu=True, bf16=True)
         assert (chosen.bf16, asked.bf16) == (has_half, True)
-
-
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="asks for a machine without a GPU")
-def test_the_defaults_train_on_a_cpu() -> None:
-    default = TrimSFTConfig("out")
-    assert (default.bf16, default.dataloader_pin_memory) == (False, False)
 
 
 @pytest.mark.parametrize(("told", "precision"), [("bf16", "no"), ("fp8", "fp8"), ("no", "no")])

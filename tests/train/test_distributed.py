@@ -19,7 +19,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.train.distributed_worker import (
-    LAYOUTS,
     SPOILED,
     STEPS,
     Case,
@@ -29,7 +28,6 @@ from tests.train.distributed_worker import (
     resume_sharded,
     train,
     train_all,
-    train_by_hand,
 )
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
@@ -72,7 +70,6 @@ CASES = {
 OTHERS = {
     "ddp, untied, exact": Case(tied=False, micro_batch=4, settings=EXACT),
     "ddp, padding-free": Case(micro_batch=4, settings=FREE),
-    "fsdp2, bf16": Case(micro_batch=4, fsdp=True, settings=(("bf16", True),)),
     "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM, resumes=True),
 }
 
@@ -193,14 +190,6 @@ def test_an_evaluation_counts_every_row_once(name, two, one) -> None:
         assert got[f"eval_{figure}"] == pytest.approx(expected[f"eval_{figure}"], rel=LOSS_ERROR), figure
 
 
-def test_fsdp2_in_bfloat16_is_near_float32(two, one) -> None:
-    half, single = two["fsdp2, bf16"], one(Case(micro_batch=4, accumulation=2))
-    assert all(weight.dtype == torch.float32 for weight in half.weights.values())
-    assert 0 < distance(half.weights, single.weights) < 0.1 * movement(single.weights, tied=True)
-    for log, expected in zip(half.logs, single.logs, strict=True):
-        assert log["nll"] == pytest.approx(expected["nll"], rel=2**-7)
-
-
 def test_a_model_saved_by_fsdp2_loads_anywhere(two) -> None:
     run = two["fsdp2"]
     model, info = AutoModelForCausalLM.from_pretrained(run.folder / "model", output_loading_info=True)
@@ -246,28 +235,6 @@ def test_one_process_refuses_a_checkpoint_of_fsdp2(two, tmp_path) -> None:
     saved = two["fsdp2, adam and clipping, resumed"].folder / "train" / f"checkpoint-{STEPS // 2}"
     with pytest.raises(RunError, match=r"files of a training with FSDP \(FULL_STATE_DICT\), and this one runs without"):
         resume(Case(settings=ADAM), tmp_path, saved)
-
-
-@pytest.fixture(scope="module")
-def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("by_hand")
-    for process in ranks(train_by_hand, folder, count=2, log=folder / "log"):
-        assert process.code == 0, process.err[-4000:]
-    return folder
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_patched_model_can_be_sharded_by_hand(layout, by_hand) -> None:
-    (losses, weights), (expected_losses, expected) = (
-        torch.load(by_hand / f"{layout}, {kind}.pt") for kind in ("sharded", "whole")
-    )
-    moved = distance(expected, {name: make_model(tied="untied" not in layout).state_dict()[name] for name in expected})
-    assert len(losses) == STEPS and moved > 100 * rounding(expected)
-    if "bf16" in layout:
-        assert 0 < distance(weights, expected) < 0.1 * moved
-        return
-    assert distance(weights, expected) < rounding(expected)
-    torch.testing.assert_close(losses, expected_losses, rtol=LOSS_ERROR, atol=1e-7)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the threads of a process are listed by Linux")

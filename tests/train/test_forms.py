@@ -58,16 +58,6 @@ def test_a_stream_of_problems_and_solutions(tmp_path) -> None:
     assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == as_the_commands_do()
 
 
-@pytest.mark.parametrize("only", [False, True])
-def test_sharegpt_is_messages(only, tmp_path) -> None:
-    names = {"user": "problem", "assistant": "solution"}
-    chats = [[{"role": role, "content": row[name]} for role, name in names.items()] for row in ROWS]
-    messages = [{"messages": chat} for chat in chats]
-    one, other = (trainer_of(tmp_path, rows, assistant_only_loss=only).train_dataset for rows in (SHAREGPT, messages))
-    assert columns(one) == columns(other)
-    assert "[user]What is 0+1?<end>" in make_tokenizer(chat=CHAT).decode(one[0]["input_ids"])
-
-
 def test_what_trl_takes_stays_trls(tmp_path) -> None:
     rows = [{**row, "text": "the sum"} for row in ROWS]
     trained = trainer_of(tmp_path, rows).train_dataset

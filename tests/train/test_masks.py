@@ -62,10 +62,6 @@ def test_a_window_of_attention_stays() -> None:
     assert step(model, batch)[0] != pytest.approx(windowed, rel=LOSS_ERROR)  # it matters here
 
 
-def test_a_model_that_is_made_to_look_both_ways_is_not_causal() -> None:
-    assert is_causal(make_model()) and not is_causal(make_model(is_causal=False))
-
-
 # which batches ------------------------------------------------------------------------------------------------------
 
 

@@ -16,27 +16,14 @@ from transformers import (
     OPTConfig,
     Qwen3_5TextConfig,
 )
-from trl import SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from tests.train.tiny import (
-    ARCHITECTURES,
-    LOSS_ERROR,
-    MESSAGES,
-    TEXTS,
-    VOCABULARY,
-    assert_same_gradients,
-    logged,
-    make_model,
-    make_ours,
-    make_trainer,
-    record_batches,
-)
+from tests.train.tiny import ARCHITECTURES, TEXTS, VOCABULARY, make_model, make_ours, make_trainer, record_batches
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train import TrimSFTTrainer
 from trimsft.train.batches import PackedRows
-from trimsft.train.packed import PackedTexts, change_between, labels_between, with_others_changed
+from trimsft.train.packed import PackedTexts, labels_between, with_others_changed
 
 PACKED: dict[str, dict[str, Any]] = {
     "packing": {"packing": True, "max_length": 45},
@@ -57,37 +44,6 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
     assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
 
 
-def cross_entropy(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
-    logits, gold = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-    return torch.nn.functional.cross_entropy(logits, gold, reduction="sum") / num_items_in_batch
-
-
-OTHER_LOSSES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "label smoothing": ({}, {"label_smoothing_factor": 0.1}),
-    "a function": ({"compute_loss_func": cross_entropy}, {}),
-}
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
-def test_packed_texts_do_not_see_each_other_with_another_loss_either(options, settings, tmp_path) -> None:
-    settings = {"packing": True, "max_length": 40, **settings}
-    plain = make_trainer(SFTTrainer, make_model(), tmp_path / "plain", TEXTS, options, **settings)
-    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path / "ours", TEXTS, options, objective="sft", **settings)
-    plain.train()
-    ours.train()
-    assert isinstance(ours.data_collator, PackedRows)
-    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=LOSS_ERROR)
-    for got, expected in zip(ours.grads, plain.grads, strict=True):
-        assert_same_gradients(got, expected)
-
-
-def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:
-    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
-    batch = collator([{"input_ids": [5] * 7}, {"input_ids": [6] * 3}])
-    assert batch.keys() == {"input_ids", "labels", "attention_mask"} and batch["input_ids"].shape == (2, 7)
-
-
 class Packs:
     """What the trainer would do on a GPU."""
 
@@ -106,13 +62,6 @@ def test_on_a_gpu_packed_rows_are_of_one_length() -> None:
     assert batch["input_ids"].shape == (2, 40) and not trainer.padding_free
     assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
     assert "attention_mask" not in batch  # texts are found by their positions
-
-
-@pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])
-def test_other_models_get_packed_texts_as_trl_has_them(kind, tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, MESSAGES, packing=True, max_length=40)
-    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
-    assert trainer.data_collator.padding_free
 
 
 # each text as if it were alone --------------------------------------------------------------------------------------
@@ -258,13 +207,3 @@ def test_kernels_are_told_where_moved_texts_begin() -> None:
             value = torch.cat([batch[name][:, 3:], batch[name][:, :3]], dim=1)
         assert torch.equal(torch.as_tensor(moved[name]), torch.as_tensor(value)), name
         assert getattr(moved[name], "dtype", int) == getattr(value, "dtype", int)
-
-
-def test_beginnings_of_long_texts_count_by_themselves() -> None:
-    """Of 10 + 40 tokens of a text, the first ten of which move by 1."""
-    nll = torch.arange(50.0)
-    positions = torch.cat([torch.arange(3), torch.arange(51)])[None]
-    said = iter([nll, torch.cat([nll[:10] + 1, nll[10:]])])
-    model = lambda **batch: SimpleNamespace(tokens=SimpleNamespace(nll=next(said)))  # noqa: E731
-    change = change_between(model, {"input_ids": torch.arange(54)[None], "position_ids": positions})
-    assert change.tolist() == [10, 50, 10, 16, nll.sum(), nll.square().sum()]

@@ -1,7 +1,6 @@
 """The preview: what is masked, trained and cut is shown as such, and hostile text stays text."""
 
 import io
-import json
 import re
 from dataclasses import asdict
 from typing import Any
@@ -47,19 +46,6 @@ def test_masked_and_trained_parts() -> None:
     assert prompt == "<bos>[user]What·is·1+1?<end>[assistant]"
     assert answer == "It·is·\\boxed{2}.<eos>"
     assert lengths.startswith("all rows: 1 row, ")
-
-
-def test_counts_and_exact_texts_for_programs() -> None:
-    dataset = encoded(solution="a\tb\n\x1b[31m é")
-    (row,) = json.loads(json.dumps(as_json(dataset, count=5)))
-    labels = dataset[0]["labels"]
-    assert row["masked_tokens"] == labels.count(-100)
-    assert row["trained_tokens"] == len(labels) - labels.count(-100)
-    assert (row["row"], row["cut_tokens"], row["eos_trained"]) == (0, 0, True)
-    assert pieces(row, "masked") == "<bos>[user]What is 1+1?<end>[assistant]"
-    assert pieces(row, "trained") == "a\tb\n\x1b[31m <0xC3><0xA9><eos>"  # é is two tokens here, each half of it
-    assert [token["id"] for token in row["tokens"]] == dataset[0]["input_ids"]
-    assert [token["text"] for token in row["tokens"] if token["special"]] == ["<bos>", "<end>", "<eos>"]
 
 
 def test_what_the_maximum_length_takes() -> None:

@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
 
-from tests.train.tiny import PAIRS, make_batch, make_model, make_ours, make_tokenizer
+from tests.train.tiny import PAIRS, make_ours, make_tokenizer
 from tests.train.tiny_run import make_fields
-from trimsft import patch
 from trimsft.data.encode import load_tokenizer, load_training_data
 from trimsft.data.load import DataConfig
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import UsageError
 from trimsft.objectives.family import PAlpha
-from trimsft.objectives.reference import ASFT, ProximalSFT
+from trimsft.objectives.reference import ProximalSFT
 from trimsft.tokens.write import write_token_table
 from trimsft.train import TrimSFTConfig, make_settings, train_model
-from trimsft.train.batches import ReferenceCollator, cut_reference
+from trimsft.train.batches import ReferenceCollator
 
 STEP = {"max_steps": 1, "warmup_steps": 0, "save_strategy": "no"}
 
@@ -113,16 +111,6 @@ def test_parameters_come_as_json_or_as_names_and_values(tmp_path) -> None:
 # on the way ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_patched_model_shifts_the_reference_with_the_labels() -> None:
-    model, batch = patch(make_model(), ASFT()), make_batch()
-    reference = -torch.rand(batch["labels"].shape)
-    output = model(**batch, reference_logprobs=reference)
-    trained = batch["labels"][:, 1:] != -100
-    assert torch.equal(output.tokens.reference, reference[:, 1:][trained])
-    del batch["labels"]
-    assert model(**batch, reference_logprobs=reference).logits is not None
-
-
 @pytest.mark.parametrize("padding_free", [False, True])
 def test_a_batch_has_the_reference_beside_the_labels(padding_free) -> None:
     rows = [{"input_ids": [5, 6, 7], "labels": [-100, 6, 7], "reference_logprobs": [0.0, -1.0, -2.0]},
@@ -133,17 +121,6 @@ def test_a_batch_has_the_reference_beside_the_labels(padding_free) -> None:
     assert dict(zip(batch["labels"][trained].tolist(), batch["reference_logprobs"][trained].tolist(), strict=True)) == {
         6: -1.0, 7: -2.0, 9: -3.0
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(("mode", "kept"), [("keep_start", [0.0, -1.0]), ("keep_end", [-2.0, -3.0])])
-def test_truncation_cuts_the_reference_too(mode, kept) -> None:
-    whole = [float("nan"), -1.0, -2.0, -3.0]
-    labels = {"keep_start": [-100, 6], "keep_end": [7, 8]}[mode]
-    cut = cut_reference(Dataset.from_dict({"labels": [labels], "reference_logprobs": [whole]}), mode)
-    assert cut[0]["reference_logprobs"] == kept
-    missing = Dataset.from_dict({"labels": [[-100, 6]], "reference_logprobs": [[-1.0, float("nan")]]})
-    with pytest.raises(DataError, match="1 trained tokens of row 0 have no log-probability"):
-        cut_reference(missing, mode)
 
 
 def test_the_trainer_takes_the_column_of_a_dataset(tmp_path) -> None:

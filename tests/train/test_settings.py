@@ -25,7 +25,6 @@ def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
 
 
-RECIPES = sorted(Path(__file__).parents[2].joinpath("recipes").glob("*.yaml"))
 GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
 REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
@@ -99,11 +98,6 @@ def test_data_has_to_be_named() -> None:
     for command in (["train"], ["train", "--dry-run"], ["data", "preview"]):
         done = CliRunner().invoke(cli.app, [*command, "--model", "m"])
         assert done.exit_code == 2 and says.replace("dataset_name", "--data") in done.stderr
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
-def test_every_recipe_names_its_data(path) -> None:
-    assert parse(["--config", str(path)]).overrides["dataset_name"]
 
 
 @pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])

@@ -21,8 +21,15 @@ from transformers import TrainerCallback
 
 from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, plain_loss, record_batches
 from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train.printing import LogEarly, ReadablePrinter, ReadableProgress
-from trimsft.train.telemetry import QUANTILES, Band, TokenSums, gradient_norm, warnings_for
+from trimsft.train.telemetry import (
+    QUANTILES,
+    Band,
+    ReadablePrinter,
+    ReadableProgress,
+    TokenSums,
+    gradient_norm,
+    warnings_for,
+)
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)
@@ -317,18 +324,6 @@ def test_a_line_of_a_step_fits_100_columns(monkeypatch, capsys) -> None:
     logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/gate": 0.999, "trim/gap_p50": -13.91, **LOGS}
     printer.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
     assert 80 < len(capsys.readouterr().out.rstrip()) <= 100
-
-
-@pytest.mark.parametrize(("steps", "every"), [(5, 1), (60, 3), (10_000, 10)])
-def test_a_training_logs_its_first_step_and_a_small_one_often(steps, every) -> None:
-    early, state = LogEarly(), SimpleNamespace(global_step=0, max_steps=steps, logging_steps=10)
-    early.on_train_begin(None, state, None)
-    assert state.logging_steps == every
-    logged = []
-    for state.global_step in (1, 2):
-        early.on_step_end(None, state, control := SimpleNamespace(should_log=False))
-        logged.append(control.should_log)
-    assert logged == [True, False]
 
 
 def test_a_whole_training(tmp_path, capsys) -> None:

@@ -1,16 +1,14 @@
 """TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import peft
 import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback
+from transformers import EarlyStoppingCallback, EvalPrediction
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -142,17 +140,6 @@ def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
     assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
     assert got["eval_labels"] == expected["eval_labels"]
     assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
-
-
-@pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
-def test_a_metric_with_the_name_of_a_figure_is_the_users(tmp_path, caplog) -> None:
-    options = {"compute_metrics": lambda _: {"nll": 7.0, "own": 8.0}, "eval_dataset": Dataset.from_list(PAIRS)}
-    ours = make_ours(tmp_path, PAIRS, options)
-    for _ in range(2):
-        got = ours.evaluate()
-        assert (got["eval_nll"], got["eval_own"]) == (7.0, 8.0) and got["eval_entropy"] > 0
-    told = [one.getMessage() for one in caplog.records if "compute_metrics" in one.getMessage()]
-    assert len(told) == 1 and told[0].startswith("compute_metrics also gives eval_nll: that is logged")
 
 
 def test_rows_that_stream(tmp_path) -> None:
@@ -296,20 +283,3 @@ def test_what_the_best_is_chosen_by(tmp_path) -> None:
 
 
 # evaluation and records of one's own ---------------------------------------------------------------------------------
-
-
-def test_a_record_of_the_user_takes_no_figures(tmp_path) -> None:
-    """It may be made on one rank only: waiting for the others there would never end."""
-
-    class Logs(TrainerCallback):
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            numbers = {"numpy": np.float32(1.5), "torch": torch.tensor(2.5), "none": float("nan")}
-            trainer.log({"eval_of_my_own": 0.5, "loss_of_my_own": 1.0, **numbers})
-
-    trainer = make_ours(tmp_path, options={"callbacks": [Logs()]})
-    trainer.train()
-    own = [record for record in trainer.state.log_history if "eval_of_my_own" in record]
-    assert len(own) == 2 and not any("nll" in record or "eval_nll" in record for record in own)
-    assert len(logged(trainer, "trained_tokens")) == 2
-    written = json.loads((tmp_path / "telemetry.jsonl").read_text().splitlines()[0])
-    assert (written["numpy"], written["torch"], written["none"]) == (1.5, 2.5, None)

@@ -1,15 +1,14 @@
 """What TrimSFTTrainer takes, what it refuses, and what it says about its data."""
 
-import inspect
 import logging
 from typing import Any
 
 import peft
 import pytest
 import torch
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset
 from transformers import TrainingArguments
-from trl import SFTConfig, SFTTrainer
+from trl import SFTConfig
 
 from tests.train.tiny import LENGTHS, PAIRS, TEXTS, make_config, make_model, make_ours, make_tokenizer, record_batches
 from trimsft import DFT, TrimSFT
@@ -33,13 +32,6 @@ def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, e
     assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
     assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
     assert f"objective: 'trim', the default, since {kind.__name__} names none" in caplog.text
-
-
-def test_it_takes_what_sfttrainer_takes() -> None:
-    ours, theirs = (inspect.signature(kind.__init__).parameters for kind in (TrimSFTTrainer, SFTTrainer))
-    assert list(ours) == [*theirs, "objective"]
-    assert all(ours[name].default == theirs[name].default for name in theirs)
-    assert ours["objective"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
@@ -86,17 +78,6 @@ def test_data_without_rows_is_refused(tmp_path) -> None:
             measure(none)
     with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
         make_ours(tmp_path, max_length=4)
-
-
-@pytest.mark.parametrize("settings", [{}, {"max_length": 6}, PACKED], ids=["whole", "cut", "packed"])
-def test_lists_of_a_fixed_size_are_lists(settings, tmp_path) -> None:
-    rows = [{"input_ids": list(range(start, start + 8)), "labels": list(range(start, start + 8))} for start in (5, 20)]
-    fixed = Features({name: List(Value("int64"), length=8) for name in ("input_ids", "labels")})
-    plain, ours = (
-        make_ours(tmp_path, Dataset.from_list(rows, features=features), **settings) for features in (None, fixed)
-    )
-    assert ours.train_dataset.to_list() == plain.train_dataset.to_list()
-    ours.train()
 
 
 @pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])

@@ -163,8 +163,7 @@ def run_training(
             raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
         settings, as_json = parse(words), "--json" in own
         if "--dry-run" in own:
-            from trimsft.train.dry_run import measure_step
-            from trimsft.train.planning import plan_run
+            from trimsft.train.dry_run import measure_step, plan_run
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
                 step = measure_step(settings) if gpus is None else plan_run(settings, gpus)

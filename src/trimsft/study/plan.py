@@ -90,7 +90,7 @@ def plan_cells(
         require_room,
         training_hours,
     )
-    from trimsft.train.planning import as_plan
+    from trimsft.train.dry_run import as_plan
 
     count, device = read_gpus(gpus)
     engine, length = "transformers" if scale.engine == "transformers" else "vllm", ANSWER_TOKENS.get(scale.name, 700)

@@ -20,23 +20,27 @@ import functools
 import json
 import logging
 import os
+import pickle
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any, TypeVar
+from unittest import mock
 
 import torch
 from accelerate.utils import broadcast_object_list
-from transformers import TrainerState
+from torch.distributed.checkpoint import filesystem
+from torch.distributed.checkpoint.api import CheckpointException
+from transformers import PreTrainedModel, TrainerState
 from trl import SFTTrainer
 
-from trimsft.errors import RunError, WriteError, one_line
+from trimsft.errors import RunError, TrimSFTError, WriteError, and_more, one_line
 from trimsft.runs import fingerprint_file, sync, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import is_secret, without_secrets
-from trimsft.train.loading import can_load, load_weights, opened_as_data
 
 logger = logging.getLogger("trimsft")
 Made = TypeVar("Made")
@@ -51,6 +55,18 @@ LAYOUTS = {
     "pytorch_model_fsdp_rank0.bin": "with FSDP (LOCAL_STATE_DICT)",
 }
 """Files that only one kind of training writes, and reads."""
+_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+_METADATA = {
+    "torch": {"Size"},
+    "torch.serialization": {"_get_layout"},
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
+    "torch.distributed.checkpoint.metadata": {
+        "Metadata", "MetadataIndex", "StorageMeta", "BytesStorageMetadata", "ChunkStorageMetadata",
+        "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING",
+    },
+    "pathlib": {"PosixPath"}, "pathlib._local": {"PosixPath"},
+}  # fmt: skip
+"""All that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors."""
 
 
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
@@ -70,10 +86,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
             elif self.is_deepspeed_enabled:
                 layout = "with DeepSpeed"
-            chosen = self._by_main(lambda: _choose(folder, wanted, layout))
-            if isinstance(chosen, RunError):
-                raise chosen
-            resume_from_checkpoint = chosen
+            resume_from_checkpoint = by_main(self.is_world_process_zero(), lambda: _choose(folder, wanted, layout))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -82,12 +95,6 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
-
-    def _by_main(self, find: Callable[[], Made]) -> Made:
-        """Return what one process finds for all: two views of a network disk may differ."""
-        made = [find() if self.is_world_process_zero() else None]
-        broadcast_object_list(made)
-        return made[0]  # type: ignore[return-value]
 
     # reading
 
@@ -103,7 +110,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             best = own if own.is_dir() else recorded
             metric = "eval_" + (self.args.metric_for_best_model or "").removeprefix("eval_")
             logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
-            problem = self._by_main(lambda: find_damage(best, thorough=False))
+            problem = by_main(self.is_world_process_zero(), lambda: find_damage(best, thorough=False))
             if self.args.metric_for_best_model and state.best_metric not in logged:
                 problem = f"it was not chosen by {metric}"
             state.best_model_checkpoint = None if problem else str(best)
@@ -119,7 +126,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _load_best_model(self) -> None:
         best = Path(str(self.state.best_model_checkpoint))
-        if problem := self._by_main(lambda: find_damage(best)):
+        if problem := by_main(self.is_world_process_zero(), lambda: find_damage(best)):
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
@@ -201,6 +208,39 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             self._push_from_checkpoint(str(final))
 
 
+# ---- several processes
+
+
+def by_main(is_main: bool, work: Callable[[], Made]) -> Made:
+    """Return on every process what the main one makes: two views of a network disk may differ."""
+    made = [together(is_main, work if is_main else lambda: None)]
+    broadcast_object_list(made)
+    return made[0]  # type: ignore[return-value]
+
+
+def together(is_main: bool, work: Callable[[], Made]) -> Made:
+    """Do work on every process, without waiting for others in it.
+
+    An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
+    """
+    error = made = None
+    try:
+        made = work()
+    except TrimSFTError as own:
+        error = own
+    shared = [error]
+    broadcast_object_list(shared)
+    if shared[0] is not None and not is_main:
+        error = shared[0]
+        error.is_told = True
+    if error is not None:
+        raise error
+    return made  # type: ignore[return-value]
+
+
+# ---- finding one
+
+
 def latest_checkpoint(folder: Path) -> Path | None:
     """Return the newest checkpoint to continue from; torn ones are skipped with a warning. Reads only.
 
@@ -220,8 +260,8 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, layout: str) -> str | RunError:
-    """Return the checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
+def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
+    """Return the checkpoint to continue from: the one that is named, or the newest."""
     chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
@@ -235,7 +275,7 @@ def _choose(folder: Path, wanted: str | bool, layout: str) -> str | RunError:
             return str(chosen)
         problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
         hint = "start it as before to continue it, or train anew"
-    return RunError(problem, field="resume_from_checkpoint", hint=hint)
+    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
 # ---- whole or not
@@ -365,3 +405,81 @@ def _names_full_disk(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+# ---- reading, as data: every weight fits the model, and no pickle runs code
+#
+# transformers saves some models in another layout than it holds them in (the experts of Mixtral, Qwen3-MoE or OLMoE)
+# and loads a checkpoint by the names it holds, passing over what does not fit; experts then keep what they were. Here a
+# checkpoint goes through `from_pretrained`, which knows both layouts, and every name must fit.
+
+
+class _Metadata(pickle.Unpickler):
+    """Reads the `.metadata` of a sharded checkpoint, and refuses one that names anything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if is_dtype or name in _METADATA.get(module, ()):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+@contextlib.contextmanager
+def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
+    """Have torch open the files of a checkpoint as data, so that a pickle in it that names code is refused.
+
+    torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
+    """
+    data, before = SimpleNamespace(load=lambda file: _Metadata(file).load()), os.environ.get(_WEIGHTS_ONLY, "0")
+    os.environ[_WEIGHTS_ONLY] = "1"
+    try:
+        with mock.patch.object(filesystem, "pickle", data):
+            yield
+    except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
+        cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
+        if isinstance(cause, torch.OutOfMemoryError | TrimSFTError | KeyboardInterrupt):
+            raise cause from None
+        raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
+    finally:
+        os.environ[_WEIGHTS_ONLY] = before
+
+
+def can_load(model: Any) -> bool:
+    """Return whether `load_weights` knows a model: one of transformers, or one with a single adapter of PEFT."""
+    if isinstance(model, PreTrainedModel):
+        return not getattr(model, "_hf_peft_config_loaded", False)  # transformers' own adapters are saved alone
+    return len(getattr(model, "peft_config", {})) == 1
+
+
+def load_weights(model: Any, checkpoint: Path) -> None:
+    """Replace the weights of a model by those of a checkpoint; raise where any does not fit."""
+    with opened_as_data(checkpoint):
+        if isinstance(model, PreTrainedModel):
+            floats = {value.dtype for value in model.state_dict().values() if value.is_floating_point()}
+            loaded, problems = type(model).from_pretrained(
+                str(checkpoint),
+                config=model.config,
+                dtype=functools.reduce(torch.promote_types, floats),  # one that holds all of them exactly
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # so that they are named
+            )
+        else:
+            (name,) = model.peft_config
+            fit = model.load_adapter(str(checkpoint), name, is_trainable=True)
+            apart = {"prompt_embeddings"}  # of prompt tuning: loaded strictly, and then reported as unexpected
+            loaded = None
+            problems = {"missing_keys": fit.missing_keys, "unexpected_keys": set(fit.unexpected_keys) - apart}
+    for kind, verb in (
+        ("missing_keys", "lacks"),
+        ("unexpected_keys", "has, and the model has not,"),
+        ("mismatched_keys", "has in another shape"),
+    ):
+        keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in problems.get(kind, ()))
+        if keys:
+            raise RunError(
+                f"{checkpoint}: its weights are not those of this model: it {verb} "
+                f"{keys[0]}{and_more(len(keys), 'tensors')}",
+                hint="choose a checkpoint of this model, or start without one",
+            )
+    if loaded is not None:
+        model.load_state_dict(loaded.state_dict())

@@ -1,4 +1,4 @@
-"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.data.formats`, as the commands read them.
+"""Rows that `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.data.formats`, as the commands read them.
 
     TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
 
@@ -26,7 +26,7 @@ def refuse_no_rows(**given: Any) -> None:
 
 
 def with_open_lists(dataset: Dataset) -> Dataset:
-    """Lists of a fixed size become lists of any, which can be cut and packed."""
+    """Return a dataset whose lists of a fixed size are lists of any, which can be cut and packed."""
     features = dataset.features.copy()
     for name, kind in dataset.features.items():
         if isinstance(kind, List) and kind.length != -1:
@@ -35,14 +35,14 @@ def with_open_lists(dataset: Dataset) -> Dataset:
 
 
 def known(rows: Any, args: Any, name: str) -> Any:
-    """A dataset, or several by name, with rows of alpaca and sharegpt as problem and solution or as messages."""
+    """Return a dataset, or several by name, with alpaca and sharegpt as problem and solution or as messages."""
     if isinstance(rows, dict):
         return type(rows)({key: known(part, args, key) for key, part in rows.items()})
     return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
 
 
 def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
-    """A dataset in which problems and solutions are tokens and labels; one in a form of TRL's stays as it is."""
+    """Return a dataset in which problems and solutions are tokens and labels; one for TRL stays as it is."""
     if _is_left_alone(rows, args):
         return rows
     rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
@@ -59,7 +59,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
 
 
 def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:
-    """Chats that the template renders whole, as tokens and labels where TRL would train turns that are switched off."""
+    """Return chats as tokens and labels where TRL would train turns that are switched off, or as they are."""
     columns = _columns(rows)
     is_chat = find_form(columns) in ("messages", "prompt-completion") and not {"image", "images"} & set(columns)
     if not is_chat or not getattr(encoder.tokenizer, "chat_template", None):
@@ -80,20 +80,17 @@ def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:
 
 
 def _is_left_alone(rows: Any, args: Any) -> bool:
-    """Whether rows are not prepared at all."""
+    """Return whether rows are not prepared at all."""
     is_skipped = (args.dataset_kwargs or {}).get("skip_prepare_dataset") or not hasattr(rows, "column_names")
     return is_skipped or (isinstance(rows, Dataset) and rows.format["type"] == "custom")
 
 
 def _is_for_trl(rows: Any, args: Any) -> bool:
-    """Whether TRL takes these rows, or leaves them to its user."""
-    if _is_left_alone(rows, args):
-        return True
-    columns = _columns(rows)
+    """Return whether TRL takes these rows, or leaves them to its user."""
     own = {args.dataset_text_field, "image", "images"}
-    return has_trl_form(columns) or bool(own & set(columns))
+    return _is_left_alone(rows, args) or has_trl_form(columns := _columns(rows)) or bool(own & set(columns))
 
 
 def _columns(rows: Any) -> list[str]:
-    """The columns of a dataset; of a stream that does not say, those of its first row."""
+    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
     return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)

@@ -26,7 +26,7 @@ from trimsft.train.patching import inside_peft
 BEGINNING = 16
 """Tokens of a text that are compared by themselves, too: what a long text says later depends on others but little."""
 MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
-"""How far log-likelihoods may move, on average, in units of their spread. Rounding moves those of SmolLM2 by 4e-3 in
+"""The most that log-likelihoods may move on average, in units of their spread. Rounding moves SmolLM2's by 4e-3 in
 bfloat16 and 9e-7 in float32, texts that see each other by 0.44 and more (docs/guides/packing.md)."""
 
 

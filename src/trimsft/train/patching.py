@@ -297,36 +297,6 @@ class _Call:
         finally:
             head.trimsft_call = None
 
-    def loss_in_place_of_logits(self, head: nn.Module, hidden: Tensor) -> Tensor:
-        if hidden.shape[:-1] != self.labels.shape:
-            problem = f"shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
-            raise UsageError(problem, field="labels")
-        settings, (weight, bias) = self.settings, whole_weight(head)
-        if not settings.checked and not (is_plain(head) and head.trimsft_previous is None):
-            check_product(head, _previous(head), hidden, harm=_HARM)
-        result = linear_cross_entropy(
-            hidden.to(weight.device),  # `device_map` may have put the head elsewhere
-            weight,
-            self.labels.to(weight.device),
-            settings.objective,
-            bias=bias,
-            reference=None if self.reference is None else self.reference.to(weight.device),
-            ignore_index=IGNORED,
-            normalizer=self.normalizer,
-            logit_scale=settings.logit_scale,
-            softcap=settings.softcap,
-            skip_below=settings.skip_below,
-            entropy=settings.entropy,
-            low_memory=settings.low_memory,
-            backend=settings.backend,
-            trained=self.trained,
-        )
-        self.results.append(result)
-        # the loss, so that hooks on the output are on its way back, and once the probe
-        probe = result.loss.new_tensor(() if settings.checked else PROBE)
-        # made by cat, whatever its length: of a view FSDP warns
-        return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
-
 
 @_disable_dynamo
 def _remember_output(head: Any, _: Any, output: Tensor) -> None:
@@ -340,7 +310,34 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     call: _Call | None = self.trimsft_call
     if call is None:
         return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
-    return call.loss_in_place_of_logits(self, hidden)
+    if hidden.shape[:-1] != call.labels.shape:
+        problem = f"shape {tuple(call.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
+        raise UsageError(problem, field="labels")
+    settings, (weight, bias) = call.settings, whole_weight(self)
+    if not settings.checked and not (is_plain(self) and self.trimsft_previous is None):
+        check_product(self, _previous(self), hidden, harm=_HARM)
+    result = linear_cross_entropy(
+        hidden.to(weight.device),  # `device_map` may have put the head elsewhere
+        weight,
+        call.labels.to(weight.device),
+        settings.objective,
+        bias=bias,
+        reference=None if call.reference is None else call.reference.to(weight.device),
+        ignore_index=IGNORED,
+        normalizer=call.normalizer,
+        logit_scale=settings.logit_scale,
+        softcap=settings.softcap,
+        skip_below=settings.skip_below,
+        entropy=settings.entropy,
+        low_memory=settings.low_memory,
+        backend=settings.backend,
+        trained=call.trained,
+    )
+    call.results.append(result)
+    # the loss, so that hooks on the output are on its way back, and once the probe
+    probe = result.loss.new_tensor(() if settings.checked else PROBE)
+    # made by cat, whatever its length: of a view FSDP warns
+    return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
 
 def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:

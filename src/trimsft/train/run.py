@@ -10,13 +10,12 @@ import gc
 import logging
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
@@ -33,11 +32,11 @@ from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
 from trimsft.train.card import model_card
-from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
+from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint, together
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.printing import LogEarly
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
+from trimsft.train.telemetry import LogEarly
 from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
 
 logger = logging.getLogger("trimsft")
@@ -85,9 +84,12 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
+    # the last reference to the group: Python gives the GIL away to destroy it, where DDP would keep it and wait for
+    # ever for a thread that wants it
+    group = distributed.group.WORLD if distributed.is_available() else None
     try:
         with Stopping() as stopping, ExitStack() as held:
-            if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
+            if by_main(settings.args.process_index == 0, lambda: _enter(run, settings, held, stopping)):
                 logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
                 metrics = _recorded(run, "train")
                 result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
@@ -97,10 +99,12 @@ def train(settings: Settings) -> TrainResult:
         return result
     finally:
         # a thread of gloo's that still holds tensors of a collective aborts a process that ends (pytorch#190489), and
-        # waits for the trainer, which refers to itself, to go; NCCL's would wait here for ranks that may be lost
-        if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+        # ends with its group; NCCL's would wait here for ranks that may be lost
+        if group is not None and distributed.is_initialized() and distributed.get_backend() == "gloo":
             distributed.destroy_process_group()
-            gc.collect()
+        if group is not None:
+            gc.collect()  # a trainer refers to itself, and to the group
+        del group
 
 
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
@@ -114,19 +118,19 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
         raise UsageError(f"{problem}; the longest has {report.longest:,} tokens", field="max_length")
     if settings.args.process_index == 0:
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
-    checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
+    checkpoint = by_main(settings.args.process_index == 0, lambda: _checkpoint(settings, run))
     if checkpoint:
-        stopping.there = resumed_from(checkpoint)
+        stopping.resume_hint = resumed_from(checkpoint)
     with refusing(is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
     if steps < planned:
-        raise TrimSFTError(f"{run.path}: the training ended after step {steps} of {planned}; {stopping.there}")
+        raise TrimSFTError(f"{run.path}: the training ended after step {steps} of {planned}; {stopping.resume_hint}")
     with stopping.finishing("the model is saved"):
         _save(trainer, run, settings)
-        stopping.there = f"the training is done, the model is in {run.model_dir}"
-        _by_main(settings.args, lambda: run.write_manifest(train={**metrics, "steps": steps}))
-        _by_main(settings.args, run.mark_finished)
+        stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
+        by_main(settings.args.process_index == 0, lambda: run.write_manifest(train={**metrics, "steps": steps}))
+        by_main(settings.args.process_index == 0, run.mark_finished)
         if settings.args.process_index == 0:
             logger.warning("the model is in %s", run.model_dir)
         trainer.accelerator.end_training()
@@ -146,36 +150,6 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
             self._facts = {}
 
 
-# several processes --------------------------------------------------------------------------------------------------
-
-
-def _by_main(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
-    """Return on every process what the main one makes."""
-    made = [_together(args, work if args.process_index == 0 else lambda: None)]
-    broadcast_object_list(made)
-    return made[0]  # type: ignore[return-value]
-
-
-def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
-    """Do work on every process, without waiting for others in it.
-
-    An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
-    """
-    error = made = None
-    try:
-        made = work()
-    except TrimSFTError as own:
-        error = own
-    shared = [error]
-    broadcast_object_list(shared)
-    if shared[0] is not None and args.process_index > 0:
-        error = shared[0]
-        error.is_told = True
-    if error is not None:
-        raise error
-    return made  # type: ignore[return-value]
-
-
 # before the training ------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +160,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     held.enter_context(run.lock())
     held.callback(_leave_no_trace, run, made)
     if any(run.train_dir.glob("checkpoint-*")):
-        stopping.there = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
+        stopping.resume_hint = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
     if not run.config_path.exists():
         return False
     run.settle_config(settings.overrides, harmless=HARMLESS)
@@ -201,7 +175,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
                 hint="restore the model, or choose another output directory to train again",
             )
         return False
-    stopping.there = f"the training is done, the model is in {run.model_dir}"
+    stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
 
 
@@ -214,17 +188,12 @@ def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
     """Refuse another model, data, code of an objective or number of processes than the run began with."""
-    inputs = {
-        "model": _model_fingerprint(settings),
-        "data": _data_fingerprint(settings),
-        "objective": fingerprint_objective(settings.args.objective),
-    }
-    for what, now in inputs.items():
-        recorded = _recorded(run, what)
+    for kind, now in _inputs(settings).items():
+        recorded = _recorded(run, kind)
         before = recorded.get("fingerprint")
-        if before and now and before != now:
+        if before and now["fingerprint"] and before != now["fingerprint"]:
             raise RunError(
-                f"{run.path} holds a run whose {what} was another: {recorded.get('name')} has changed since",
+                f"{run.path} holds a run whose {kind} was another: {recorded.get('name')} has changed since",
                 hint="restore it to continue, or choose another output directory",
             )
     processes = settings.args.world_size
@@ -244,7 +213,7 @@ def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
 
 def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
-    args = settings.args
+    args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
     args.hub_model_id = _hub_name(run, args)
     if "hub_strategy" not in settings.overrides:
@@ -256,27 +225,23 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         disable_progress_bar()  # those of saving and loading too
     with refusing():
         set_seed(args.seed)
-    tokenizer = _together(args, lambda: load_tokenizer(settings))
-    train, test = _together(args, lambda: load_data(settings, tokenizer))
+    tokenizer = together(args.process_index == 0, lambda: load_tokenizer(settings))
+    train, test = together(args.process_index == 0, lambda: load_data(settings, tokenizer))
     with refusing():
+        given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
+        given["revision"] = model.model_revision  # as `trl sft` puts it together
+        args.model_init_kwargs = given | (args.model_init_kwargs or {})
+        loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
+        args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
+        by_main(args.process_index == 0, lambda: require_whole(loaded, report, model.model_name_or_path))
         return TrimSFTTrainer(
-            _load_model(settings),
+            loaded,
             args,
             train_dataset=train.dataset,
             eval_dataset=None if test is None else test.dataset,
             processing_class=tokenizer,
-            peft_config=get_peft_config(settings.model),
+            peft_config=get_peft_config(model),
         )
-
-
-def _load_model(settings: Settings) -> Any:
-    args, model = settings.args, settings.model
-    given = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
-    args.model_init_kwargs = given | (args.model_init_kwargs or {})  # as `trl sft` puts it together
-    loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
-    args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
-    _by_main(args, lambda: require_whole(loaded, report, model.model_name_or_path))
-    return loaded
 
 
 def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
@@ -294,32 +259,27 @@ def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
 
 
 def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
-    fingerprint = _model_fingerprint(settings) or getattr(trainer.model.config, "_commit_hash", None)
-    return {
-        "seed": settings.args.seed,
-        "model": {"name": str(settings.model.model_name_or_path), "fingerprint": fingerprint},
-        "data": {
-            "name": settings.data.dataset_name,
-            "fingerprint": _data_fingerprint(settings),
-            "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
-        },
-        "objective": {"name": settings.args.objective, "fingerprint": fingerprint_objective(settings.args.objective)},
-        "processes": settings.args.world_size,
-    }
+    """Return what the manifest says of a training as it begins."""
+    inputs = _inputs(settings)
+    if inputs["model"]["fingerprint"] is None:
+        inputs["model"]["fingerprint"] = getattr(trainer.model.config, "_commit_hash", None)
+    inputs["data"]["lengths"] = {name: str(report) for name, report in trainer.length_reports.items()}
+    return {"seed": settings.args.seed, **inputs, "processes": settings.args.world_size}
 
 
-def _model_fingerprint(settings: Settings) -> str | None:
-    """Return the fingerprint of a local folder; the commit of a model of the hub is known once it is loaded."""
-    folder = Path(settings.model.model_name_or_path)
-    return fingerprint_folder(folder) if folder.is_dir() else None
-
-
-def _data_fingerprint(settings: Settings) -> list[str] | None:
-    """Return the fingerprints of local files, a reference's token table among them."""
+def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return names and fingerprints of model, data and objective; the commit of the hub is known after loading."""
+    name = str(settings.model.model_name_or_path)
+    folder = Path(name)
     files = list_files(settings.data.dataset_name) if settings.data.is_local else []
     if settings.data.reference is not None:
         files = [*files, table_of(settings.data.reference)]
-    return [fingerprint_file(file) for file in files] or None
+    objective = settings.args.objective
+    return {
+        "model": {"name": name, "fingerprint": fingerprint_folder(folder) if folder.is_dir() else None},
+        "data": {"name": settings.data.dataset_name, "fingerprint": [fingerprint_file(one) for one in files] or None},
+        "objective": {"name": objective, "fingerprint": fingerprint_objective(objective)},
+    }
 
 
 # after the training -------------------------------------------------------------------------------------------------
@@ -329,12 +289,13 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
     """Save the final model, whole or not at all: written beside, then renamed."""
     beside = run.path / ".model"
     _refuse_broken_weights(trainer, run)
-    _by_main(settings.args, lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
+    # of a run that was killed meanwhile
+    by_main(settings.args.process_index == 0, lambda: shutil.rmtree(beside, ignore_errors=True))
     if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     with explained(beside, "the model"):
         trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
-    _by_main(settings.args, lambda: _publish(trainer, beside, run, settings))
+    by_main(settings.args.process_index == 0, lambda: _publish(trainer, beside, run, settings))
 
 
 def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:

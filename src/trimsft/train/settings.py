@@ -121,6 +121,7 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         if not isinstance(raw[name], str | None):
             hint = "TrimSFTTrainer(..., objective=...) takes a function or an object" if name == "objective" else None
             raise UsageError("must be text", field=name, value=raw[name], hint=hint)
+    raw["dataset_name"] = raw["dataset_name"] or ""
     if not wants_bf16 and not has_half_precision():
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")

@@ -28,19 +28,18 @@ SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice
 
 
 class Stopping(TrainerCallback):  # type: ignore[misc]
-    """Heeds signals that ask to end, also SIGINT that was inherited as ignored; a second Ctrl-C ends all at once.
+    """Obeys signals that ask to end, also SIGINT that was inherited as ignored; a second Ctrl-C ends all at once.
 
     SIGTERM may come any number of times: Slurm sends it to every process of a step, launchers pass theirs on to their
     ranks, and it comes again at the time limit. Outside of the training loop and of saving the first signal ends all.
     """
 
     def __init__(self) -> None:
-        self.there = "nothing is saved yet; rerun the command to start again"
-        """What there is to continue from."""
+        self.resume_hint = "nothing is saved yet; rerun the command to start again"
         self.has_begun = False  # whether the training loop was entered
         self._work = ""  # what is brought to its end before a signal is obeyed
-        self._asked = 0  # the number of the signal
-        self._asked_at = 0.0
+        self._signal = 0  # the number of the signal
+        self._signal_time = 0.0
         self._agreed = 0
         self._steps_since = 0  # how many were begun since all ranks have agreed
         self._group: Any = None
@@ -48,7 +47,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Stopping:
-        self._before = heed(self._heed)
+        self._before = heed(self._handle)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -57,27 +56,25 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             distributed.destroy_process_group(self._group)
         self._group = None
 
-    def _heed(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
             return  # a forked worker that loads data, which a terminal asks as well: the training still needs it
         if not self._work:
-            raise interruption(number, f"; {self.there}")
-        if not self._asked:
-            self._asked, self._asked_at = number, time.monotonic()
+            raise interruption(number, f"; {self.resume_hint}")
+        if not self._signal:
+            self._signal, self._signal_time = number, time.monotonic()
+            if number == signal.SIGINT:
+                at_once = "; press Ctrl-C again to stop at once"
+            elif "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun and accelerate kill their ranks after that
+                seconds = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30")
+                at_once = f"; the launcher waits {seconds} seconds for it"
+            else:
+                at_once = ""
             if os.environ.get("RANK", "0") == "0":
                 # not by logging: the signal may have come in the middle of a write to the same stream
-                os.write(2, f"trimsft: stopping after {self._work}{self._how_at_once()}\n".encode())
-        elif number == signal.SIGINT and time.monotonic() - self._asked_at > SAME_SIGNAL_SECONDS:
-            raise interruption(number, f"; {self.there}")
-
-    def _how_at_once(self) -> str:
-        """What ends the work before it is done."""
-        if self._asked == signal.SIGINT:
-            return "; press Ctrl-C again to stop at once"
-        if "TORCHELASTIC_RUN_ID" in os.environ:
-            # torchrun and accelerate kill their ranks when this time is over
-            return f"; the launcher waits {os.environ.get('TORCH_ELASTIC_SHUTDOWN_TIMEOUT', '30')} seconds for it"
-        return ""
+                os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())
+        elif number == signal.SIGINT and time.monotonic() - self._signal_time > SAME_SIGNAL_SECONDS:
+            raise interruption(number, f"; {self.resume_hint}")
 
     @contextmanager
     def finishing(self, work: str) -> Iterator[None]:
@@ -85,8 +82,8 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._work = work
         yield
         self._work = ""
-        if self._asked:
-            raise interruption(self._asked, f"; {self.there}")
+        if self._signal:
+            raise interruption(self._signal, f"; {self.resume_hint}")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if distributed.is_available() and distributed.is_initialized():
@@ -97,14 +94,14 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._steps_since += self._agreed > 0
         if self._steps_since > 1:  # `save_strategy="best"` saves nothing after an evaluation that was not the best
-            raise interruption(self._agreed, f"; {self.there}")
+            raise interruption(self._agreed, f"; {self.resume_hint}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._agreed = self._asked
+        self._agreed = self._signal
         if self._group is not None:
             # a signal may reach the ranks at different steps, or only one of them: all stop after the same step;
             # between two processes of one busy machine this took 0.25 ms
-            highest = torch.tensor(self._asked)
+            highest = torch.tensor(self._signal)
             distributed.all_reduce(highest, op=distributed.ReduceOp.MAX, group=self._group)
             self._agreed = int(highest)
         if self._agreed:
@@ -114,7 +111,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         place = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        self.there = resumed_from(place)
+        self.resume_hint = resumed_from(place)
         if self._agreed:
             step = f"step {state.global_step} of {state.max_steps}"
             raise interruption(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
@@ -124,7 +121,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
 
 def resumed_from(place: object) -> str:
-    """What there is to continue from, in words."""
+    """Return the words that say how to continue."""
     return f"rerun the command to resume from {place}"
 
 

@@ -33,9 +33,8 @@ from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
-from trimsft.train.printing import replace_printers
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry
+from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry, replace_printers
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
@@ -380,14 +379,8 @@ def require_whole(model: Any, report: Any, name: str) -> None:
 def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
     """Return the head that the settings describe; raise for a model that cannot have one."""
     try:
-        return fused_head(
-            model,
-            objective,
-            skip_below=args.skip_below,
-            low_memory=args.low_memory,
-            backend=args.head_backend,
-            entropy=True,
-        )
+        settings: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
+        return fused_head(model, objective, **settings, backend=args.head_backend, entropy=True)
     except TrimSFTError:
         raise
     except (TypeError, ValueError) as error:
