@@ -26,7 +26,7 @@ PYTHON = {
     "data": Room(2112, 1900),
     "train": Room(3950, 2500),
     "evaluate": Room(5838, 2900),
-    "grading": Room(3676, 2400),
+    "grading": Room(3101, 2400),
     "tokens": Room(3197, 1300),
     "audit": Room(765, 400),
     "report": Room(5883, 2400),

@@ -1,4 +1,4 @@
-r"""One spelling for what is written in many: unicode, spacing, synonyms of LaTeX commands.
+r"""Bring for what is written in many: unicode, spacing, synonyms of LaTeX commands.
 
     >>> clean("$\\dfrac{1}{2}\\,\\pi\\!$.")
     '\\frac{1}{2} \\pi'
@@ -11,7 +11,7 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 import re
 import unicodedata
 
-from trimsft.grading.units import NEEDS_SPACE, NUMBERS, SCALES, UNITS, closes_at
+from trimsft.grading.units import NUMBERS, SCALES, closes_at
 
 MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
 MAX_DEPTH = 40  # nested brackets
@@ -69,26 +69,20 @@ _DROPPED = frozenset(_LAYOUT.split())
 
 # ---- patterns
 
+_SPACES = re.compile(r"\s+")
+_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _RAISED = re.compile(f"[{''.join(map(re.escape, _SUPERSCRIPTS))}]+")
 _LOWERED = re.compile(f"[{''.join(map(re.escape, _SUBSCRIPTS))}]+")
-
-_COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
-_ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}|\\(begin|end)\{array\}(?:\{[^{}]*\})?")
-_SPACES = re.compile(r"\s+")
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
-_WORD_OR = re.compile(
-    r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]"
-)
-_MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
-_SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,_^])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
-_TO = re.compile(r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])")
-_DERIVATIVE = re.compile(r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])")
-_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
-_NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
 _SPOKEN = re.compile(
     r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
 )
 _SPOKEN_LENGTH = 200
+_NAMES_OF_THINGS = {
+    "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
+    "the empty set": r"\emptyset", "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}",
+    "the set of all real numbers": r"\mathbb{R}", "all integers": r"\mathbb{Z}",
+}  # fmt: skip
 _CURRENCY = {
     "$": "dollars", "USD": "dollars", "€": "euros", "EUR": "euros", "£": "sterling", "¥": "yuan", "RMB": "yuan",
 }  # fmt: skip
@@ -96,30 +90,6 @@ _MONEY = re.compile(
     r"(-?)\s*(?:US)?\\?(\$|USD|€|EUR|£|¥|RMB)\s*(\d[\d,]*(?:\.\d+)?|\.\d+)"
     r"(?:(?:\s|\\text\s*\{)*([a-z]*illion|thousand)\s*\}?)?"
     r"(?:(?:\s|\\text\s*\{)*((?:per |each|/)[a-z\s{\\]*)\}?)?\s*\.?"
-)
-_LAYOUT_WITH_ARGUMENT = re.compile(
-    r"\\(?:(?:text)?color|[hvm]space|[hv]?phantom|label|tag)\*?\s*(?:\[[^\[\]]*\])?\s*\{[^{}]*\}"
-)
-_BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\{[^{}]*[\\\d^_=+<>])")
-_ROOT_OF_DIGITS = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?)")
-_DOTTED = re.compile(r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
-_NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
-_NUMBER_SET = re.compile(
-    r"\\(?:mathbb|mathbf|Bbb)\s*(?:\{\s*([RZNQC])\s*\}|([RZNQC])(?![A-Za-z]))|\\([RZNQ])(?![A-Za-z])"
-)
-_DEGREE_AS_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})")
-_NAMES_OF_THINGS = {
-    "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
-    "the empty set": r"\emptyset", "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}",
-    "the set of all real numbers": r"\mathbb{R}", "all integers": r"\mathbb{Z}",
-}  # fmt: skip
-_QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
-_TEXT_OF_LETTERS = re.compile(r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}")
-_TEXT_OF_NUMBER = re.compile(r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}")
-_BASED = re.compile(
-    r"(-?)\s*\(?\s*(\d[0-9A-Za-z]{0,40}(?:\.\d+)?)\s*\)?\s*(?:_|(?:\\text\s*\{\s*)?(?:in )?base)"
-    rf"(?:[\s{{}}()]|\\text)*(\d{{1,2}}|{'|'.join(list(NUMBERS)[:20])})[\s{{}})]*",
-    re.IGNORECASE,
 )
 _SYSTEM = re.compile(
     r"\\begin\{(aligned|align\*?|gather(?:ed)?\*?|split|[dr]?cases|array|matrix)\}"
@@ -130,23 +100,62 @@ _LEFT_BRACE = re.compile(
     r"\\left\s*\\\{\s*\\begin\{(array|aligned|gathered|matrix)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}\s*\\right\s*\.",
     re.DOTALL,
 )
+_NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _ALIGNED = re.compile(r"&\s*(?=[=<>]|\\(?:le|ge|ne|lt|gt|approx))")
-_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
-_TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
-_TEXT_FUNCTION = re.compile(
-    r"\\text\s*\{\s*(gcd|lcm|max(?=\s*\}\s*[(\\])|min(?=\s*\}\s*[(\\])|(?:arc)?(?:sin|cos|tan)|ln|log|exp)\s*\}"
+_COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
+_SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,_^])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
+_BASED = re.compile(
+    r"(-?)\s*\(?\s*(\d[0-9A-Za-z]{0,40}(?:\.\d+)?)\s*\)?\s*(?:_|(?:\\text\s*\{\s*)?(?:in )?base)"
+    rf"(?:[\s{{}}()]|\\text)*(\d{{1,2}}|{'|'.join(list(NUMBERS)[:20])})[\s{{}})]*",
+    re.IGNORECASE,
 )
-_EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
-_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
-_SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
+_FONT = r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*"
+_RESPELLED = [  # before commands have one name each
+    (re.compile(pattern), new)
+    for pattern, new in (
+        (r"(?<![\d)])( ?)!=", r"\\ne "),
+        (r"<=", r"\\le "),
+        (r">=", r"\\ge "),
+        (r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})", r"^\\circ "),  # the letter o for a degree
+        (
+            r"\\(?:mathbb|mathbf|Bbb)\s*(?:\{\s*([RZNQC])\s*\}|([RZNQC])(?![A-Za-z]))|\\([RZNQ])(?![A-Za-z])",
+            r" \\mathbb{\1\2\3}",
+        ),
+        (r"\\not=", r"\\ne "),
+        (r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\1\\overline{\2\3\4}"),
+        (r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}", r"\\\1{pmatrix}"),
+        (r"\\(begin|end)\{array\}(?:\{[^{}]*\})?", r"\\\1{pmatrix}"),
+        # bold or slanted letters are symbols, upright ones may be units
+        (_FONT + r"\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}", r" \1 "),
+        (_FONT + r"(?=\{[^{}]*[\\\d^_=+<>])", ""),
+    )
+]
+_RESPELLED_LAST = [
+    (re.compile(pattern), new)
+    for pattern, new in (
+        (r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}", r" \1 "),
+        (r"\\text\s*\{\s*\}|\{\}", " "),
+        (r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}", r" \1 "),
+        (r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}", r"\1"),  # names of points
+        (r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]", ","),
+        (r"\s+", " "),
+        (r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])", ":"),
+        (r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])", r"\\frac{d\1}{d\2}"),
+    )
+]
+_QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
+_LAYOUT_WITH_ARGUMENT = re.compile(
+    r"\\(?:(?:text)?color|[hvm]space|[hv]?phantom|label|tag)\*?\s*(?:\[[^\[\]]*\])?\s*\{[^{}]*\}"
+)
+_MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 
 
 def clean(text: str) -> str:
-    """`text` in one spelling; the same mathematics."""
-    spoken = _SPOKEN.fullmatch(text.strip()) if len(text.strip()) <= _SPOKEN_LENGTH else None
-    if spoken and (number := _number_in_words(spoken[1].lower().split())) is not None:
-        return str(number)
-    if spoken and (name := _NAMES_OF_THINGS.get(spoken[1].lower())):
+    """Return `text` in one spelling; the same mathematics."""
+    text = text.strip()
+    spoken = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
+    if spoken and (name := _spoken_number(spoken[1].lower()) or _NAMES_OF_THINGS.get(spoken[1].lower())):
         return name
     # long runs of spaces would cost the patterns below time that grows with their square
     text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
@@ -161,34 +170,31 @@ def clean(text: str) -> str:
         text = _SYSTEM.sub(_listed, text)
     else:
         text = _DOUBLED.sub(r"\\", text)
-    text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
-    text = _NUMBER_SET.sub(r" \\mathbb{\1\2\3}", _DEGREE_AS_LETTER.sub(r"^\\circ ", text)).replace(r"\not=", r"\ne ")
-    text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
-    text = _ENVIRONMENT.sub(lambda m: f"\\{m[1] or m[2]}{{pmatrix}}", text)
-    # bold or slanted letters are symbols, upright ones may be units
-    text = _BOLD_MATHEMATICS.sub("", _FONT.sub(r" \1 ", text))
+    for pattern, new in _RESPELLED:
+        text = pattern.sub(new, text)
     text = _COMMAND.sub(_respell, text)
-    text = _TEXT_FUNCTION.sub(r" \\\1 ", text)
-    text = _TEXT_COMMAND.sub(r" \1 ", text)
-    text = _EMPTY_TEXT.sub(" ", text).replace("{}", " ")
-    text = _SINGLE.sub(_plain_letter, text)
-    text = _TEXT_OF_LETTERS.sub(r"\1", _TEXT_OF_NUMBER.sub(r" \1 ", text))
-    text = _WORD_OR.sub(",", text)
-    text = _SPACES.sub(" ", text).strip()
-    text = _DERIVATIVE.sub(r"\\frac{d\1}{d\2}", _TO.sub(":", text))
-    text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text)
-    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
-    text = _unwrap(_unwrap(text).rstrip(" .,;:") if not text.endswith("\\") else text)
+    for pattern, new in _RESPELLED_LAST:
+        text = pattern.sub(new, text)
+    text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text.strip())
+    text = _unwrap(_MIXED.sub(r"\1\\frac{\2}{\3}", text))
+    text = text if text.endswith("\\") else _unwrap(text.rstrip(" .,;:"))
     return _numeral(text.removeprefix("\\approx").strip())
 
 
-def _number_in_words(words: list[str]) -> int | None:
-    """The number that words are: up to ninety-nine, times hundred, thousand and so on."""
-    scale = 1
-    while len(words) > 1 and words[-1] in SCALES:
-        scale *= SCALES[words.pop()]
-    number = NUMBERS.get("-".join(words))
-    return None if number is None else number * scale
+def _spoken_number(words: str) -> str | None:
+    """Return the number that words are: up to ninety-nine, times hundred, thousand and so on."""
+    number, scale = words.split(), 1
+    while len(number) > 1 and number[-1] in SCALES:
+        scale *= SCALES[number.pop()]
+    value = NUMBERS.get("-".join(number))
+    return None if value is None else str(value * scale)
+
+
+def _from_unicode(text: str) -> str:
+    text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
+    return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
 
 
 def _listed(system: re.Match[str]) -> str:
@@ -196,29 +202,12 @@ def _listed(system: re.Match[str]) -> str:
     kind, rows = system[1], _ALIGNED.sub("", system[2]).split("\\\\")
     rows = [row.strip(" ,;.") for row in rows if row.strip()]
     is_list = not any("&" in row or "\\text" in row or "=" not in row for row in rows)
-    if not is_list and ("cases" in kind or kind in ("array", "matrix")):
-        return system[0].replace(f"{{{kind}}}", "{cases}") if "cases" in kind else system[0]
+    if not is_list and "cases" in kind:
+        return system[0].replace(f"{{{kind}}}", "{cases}")
+    if not is_list and kind in ("array", "matrix"):
+        return system[0]
     text = ", ".join(row.replace("&", " ").strip() for row in rows)
     return re.sub(r", (?==)", " ", text)
-
-
-def _numeral(text: str) -> str:
-    r"""A numeral in another base in one spelling, `2B_{16}`, which begins with a digit; other texts as they are."""
-    based = _BASED.fullmatch(text)
-    if not based:
-        return text
-    sign, digits, base = based[1], based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
-    if not all(char == "." or int(char, 36) < base for char in digits):
-        return text
-    return sign + (digits if base == 10 else f"{digits}_{{{base}}}")
-
-
-def _from_unicode(text: str) -> str:
-    text = _ROOT_OF_DIGITS.sub(r"\1{\2}", text)
-    text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
-    text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
-    text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
-    return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
 
 
 def _respell(command: re.Match[str]) -> str:
@@ -232,17 +221,19 @@ def _respell(command: re.Match[str]) -> str:
     return name if name in _LITERAL else "\\" + name
 
 
-def _plain_letter(letter: re.Match[str]) -> str:
-    r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays; 70K is no temperature, 70 K is."""
-    before = letter.string[: letter.start()]
-    spaced = before.endswith(" ") or letter.group().partition("{")[2].startswith(" ")
-    is_unit = letter[1] in UNITS and (letter[1] not in NEEDS_SPACE or spaced)
-    after_value = before.rstrip()[-1:] in tuple("0123456789})")
-    return letter.group() if is_unit and after_value else f" {letter[1]}"
+def _numeral(text: str) -> str:
+    r"""Return a numeral in another base, which begins with a digit, as `2B_{16}`; other texts as they are."""
+    based = _BASED.fullmatch(text)
+    if not based:
+        return text
+    sign, digits, base = based[1], based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
+    if not all(char == "." or int(char, 36) < base for char in digits):
+        return text
+    return sign + (digits if base == 10 else f"{digits}_{{{base}}}")
 
 
 def _unwrap(text: str) -> str:
-    """Without braces around the whole: `{5}` is `5`."""
+    """Return a text without braces around the whole: `{5}` is `5`."""
     for _ in range(MAX_DEPTH):
         if not (text.startswith("{") and text.endswith("}") and closes_at(text, "{}") == len(text) - 1):
             return text
@@ -251,7 +242,7 @@ def _unwrap(text: str) -> str:
 
 
 def depth_of(text: str) -> int:
-    """Deepest nesting of brackets; a bracket that is never closed counts too."""
+    """Return the deepest nesting of brackets; a bracket that is never closed counts too."""
     depth = deepest = 0
     for char in text:
         depth += char in "([{"
@@ -267,5 +258,5 @@ def is_too_complex(text: str) -> bool:
 
 
 def key(text: str) -> str:
-    """The text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
+    """Return the text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
     return _NOT_BETWEEN_DIGITS.sub("", text)

@@ -16,8 +16,8 @@ from trimsft.grading.answers import Choice, choice_of
 from trimsft.grading.clean import clean, key
 from trimsft.grading.expression import Tree
 from trimsft.grading.rules import Rules
-from trimsft.grading.sets import FLIPPED, same_set
-from trimsft.grading.shapes import Shape, readings, shape_of
+from trimsft.grading.sets import same_set
+from trimsft.grading.shapes import LETTER, Shape, readings, shape_of
 from trimsft.grading.single_values import points, same_leaf, same_value, tree_of, tree_readings, word_of
 from trimsft.grading.units import split_unit
 from trimsft.grading.values import TooLarge, Undefined, close, computing, divided, evaluate, names_in, one_comparison
@@ -93,27 +93,27 @@ def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
         return same_leaf(gold.text, answer.text, rules)
     if gold.kind != answer.kind:
         return _same_across_kinds(gold, answer, rules)
-    if gold.kind == "brackets" and len(gold.parts) == 1 == len(answer.parts):
-        return _same(gold.parts[0], answer.parts[0], rules)
     names = [len(set(_names(side))) for side in (gold, answer)]
     if gold.kind == "list" and min(names) == 0 and max(names) > 1:
         return _in_order(gold, answer, rules)  # x=1, y=2 against 1, 2
     if gold.kind in ("list", "set", "union", "cases"):
         return _same_items(gold.parts, answer.parts, rules)
-    if gold.kind == "inequality":
-        return _same_inequality(gold, answer, rules)
     if gold.kind == "ratio":
         return _same_ratio(gold, answer, rules)
-    return _in_order(gold, answer, rules)  # matrix, tuple or interval, whose brackets have to be the same
+    return _in_order(gold, answer, rules)  # tuple or interval, whose brackets have to be the same, matrix, inequality
 
 
 def _same_across_kinds(gold: Shape, answer: Shape, rules: Rules) -> bool:
     kinds = {gold.kind, answer.kind}
     if kinds == {"list", "set"}:
         return _same_items(gold.parts, answer.parts, rules)
-    if kinds & {"brackets", "union", "list"} and (gold.bounds() or answer.bounds() or kinds == {"list", "union"}):
-        names = {side.variable() for side in (gold, answer) if side.bounds()}
-        return len(names) <= 1 and _same_interval(gold, answer, rules)
+    if kinds == {"inequality", "brackets"}:
+        chain, interval = (gold, answer) if gold.kind == "inequality" else (answer, gold)
+        marks = {"<": "(", "\\le": "["}.get(chain.marks[0]), {"<": ")", "\\le": "]"}.get(chain.marks[-1])
+        if len(chain.parts) != 3 or marks != interval.marks or not LETTER.fullmatch(chain.parts[1].text):
+            return False
+        ends = chain.parts[0], chain.parts[2]  # a < x < b, whatever a and b are
+        return _all_same(ends, interval.parts, rules) if chain is gold else _all_same(interval.parts, ends, rules)
     if kinds == {"list", "brackets"}:
         if ("(", ")") not in (gold.marks, answer.marks):
             return False  # two numbers are no interval
@@ -193,7 +193,7 @@ def _as_fraction(shape: Shape) -> str:
     return "" if len(texts) != 2 or is_time else f"({texts[0]})/({texts[1]})"
 
 
-# ---- equations and inequalities
+# ---- equations
 
 
 def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
@@ -239,17 +239,3 @@ def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
         for values in (firsts, ratios)
     ]
     return differ == [True, False]  # where nothing was varied, 1 = 0 is not 2 = 0
-
-
-def _same_inequality(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    """Compare chains, read from the left or from the right, and the intervals that they describe."""
-    marks = tuple(FLIPPED.get(mark, mark) for mark in reversed(answer.marks))
-    reversed_answer = Shape("inequality", answer.text[::-1], answer.parts[::-1], marks)
-    if _in_order(gold, answer, rules) or _in_order(gold, reversed_answer, rules):
-        return True
-    return gold.variable() == answer.variable() and _same_interval(gold, answer, rules)
-
-
-def _same_interval(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    one, other = gold.interval(), answer.interval()
-    return one is not None and other is not None and _same(one, other, rules)

@@ -41,6 +41,7 @@ _NAMED = re.compile(r"[xyz](?:=|\\in(?![A-Za-z])|\\to(?![A-Za-z]))")
 _POINT = re.compile(r"(?<=[ {])\.")
 _ZEROS = re.compile(r"(\d)\.0*(?=\D|$)")
 _ROOT = re.compile(r"\\sqrt(\w+)")
+_LETTER = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
 _PI = re.compile(r"\\pi(?![A-Za-z])")
 _CHOICE = re.compile(r"\b([A-E])\b")
 _PAIR = re.compile(r"[(\[].+[)\]]", re.DOTALL)
@@ -167,8 +168,8 @@ def _symbolic(answer: str, gold: str) -> bool:
         firsts.append(whole if _number(whole) is not None else split_outside(text, {","})[0][0])
     if any("," in text for text in firsts):
         return False
-    # their parser reads \pi as a letter, not as 3.14
-    firsts = [_PI.sub(r"\\pi_{0}", clean(text)) for text in firsts]
+    # their parser reads an upright letter as a plain one, and \pi as a letter, not as 3.14
+    firsts = [_PI.sub(r"\\pi_{0}", _LETTER.sub(r" \1", clean(text))) for text in firsts]
     sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
     if len(sides[0]) != len(sides[1]):
         return False

@@ -22,7 +22,7 @@ from trimsft.grading.values import MP, PRECISION, TooLarge, Undefined, Value, co
 
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
 _MOST_ENDS = 64
-FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
+_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
 
 
 class RealSet(NamedTuple):
@@ -44,15 +44,18 @@ def same_set(gold: Shape, answer: Shape) -> bool | None:
         return None
     try:
         with computing(PRECISION):
-            one, other = _set_of(gold), _set_of(answer)
-            ends = sorted({*one.ends, *other.ends})
-            if len(ends) > _MOST_ENDS:
-                return None
-            tried = [*ends, *((low + high) / 2 for low, high in pairwise(ends))]
-            tried += [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
-            return all(one.contains(x) == other.contains(x) for x in tried)
+            return _agree(_set_of(gold), _set_of(answer))
     except (TooLarge, Undefined):
         return None
+
+
+def _agree(one: RealSet, other: RealSet) -> bool:
+    ends = sorted({*one.ends, *other.ends})
+    if len(ends) > _MOST_ENDS:
+        raise TooLarge("ends of sets")
+    tried = [*ends, *((low + high) / 2 for low, high in pairwise(ends))]
+    tried += [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
+    return all(one.contains(x) == other.contains(x) for x in tried)
 
 
 def _must_be_set(shape: Shape) -> bool:
@@ -85,13 +88,14 @@ def _set_of(shape: Shape) -> RealSet:
     if shape.kind == "inequality":
         trees = [_tree(part.text) for part in parts]
         return _all(_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False))
-    if shape.kind == "list" and shape.bounds():  # values that are excluded always are, others as `interval` joins them
-        excluded = [part for part in parts if "\\ne" in part.marks]
-        bounds = tuple(part for part in parts if part.kind == "inequality" and part not in excluded)
-        joined = Shape("list", shape.text, bounds).interval() if len(bounds) > 1 else (*bounds, None)[0]
-        if len(excluded) + len(bounds) < len(parts) or (bounds and joined is None):
-            raise Undefined("no set")
-        return _all([_set_of(joined) if joined else _REALS, *map(_set_of, excluded)])
+    if shape.kind == "list":
+        if len(_unknowns(shape)) > 1:
+            raise Undefined("bounds of two unknowns")
+        # values that are excluded always are; two bounds that hold everywhere are meant together, as x > 2, x < 5
+        excluded = [_set_of(part) for part in parts if "\\ne" in part.marks]
+        bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
+        together = len(bounds) == 2 and _agree(_any(bounds), _REALS)
+        return _all([_all(bounds) if together or not bounds else _any(bounds), *excluded])
     if shape.kind == "union":
         return _any(map(_set_of, parts))
     if shape.kind == "intersection":
@@ -144,9 +148,9 @@ def _all(sets: Iterable[RealSet]) -> RealSet:
 def _relation(left: Tree, mark: str, right: Tree) -> RealSet:
     """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
     if right[:2] == ("call", "abs"):
-        left, mark, right = right, FLIPPED[mark], left
+        left, mark, right = right, _FLIPPED[mark], left
     if left[:2] == ("call", "abs") and not names_in(right).has_unknowns:
-        sides = [_relation(left[2], mark, right), _relation(left[2], FLIPPED[mark], ("neg", right))]
+        sides = [_relation(left[2], mark, right), _relation(left[2], _FLIPPED[mark], ("neg", right))]
         return _any(sides) if mark in (">", "\\ge") else _all(sides)
     symbols = names_in(left, right).symbols
     if len(symbols) != 1:
@@ -161,7 +165,7 @@ def _relation(left: Tree, mark: str, right: Tree) -> RealSet:
     bound = -at[0] / slope
     with MP.workprec(_BITS):
         bound = +bound
-    mark = FLIPPED[mark] if slope < 0 else mark
+    mark = _FLIPPED[mark] if slope < 0 else mark
     if mark == "\\ne":
         return _complement(RealSet((bound,), lambda x: x == bound))
     ends = (-MP.inf, bound) if mark in ("<", "\\le") else (bound, MP.inf)

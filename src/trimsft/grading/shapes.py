@@ -15,10 +15,9 @@ from itertools import pairwise
 
 from trimsft.grading.clean import key
 from trimsft.grading.rules import Rules
-from trimsft.grading.single_values import is_numeric, number_of, rounds_to, same_leaf, same_value, tree_of
+from trimsft.grading.single_values import is_numeric, rounds_to, same_leaf, same_value, tree_of
 from trimsft.grading.units import split_unit
 
-_INFINITY = "\\infty"
 _NAME = re.compile(
     r"(?:[A-Za-z]|\\[A-Za-z]+(?![A-Za-z])|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{(?:[^{}\\]|\\[a-z]+|\{[^{}]*\})*\}|\w)"
     r"|(?<=[A-Za-z]\^\{)-1(?=\}\s*\()|(?<=\()\s*\d+\s*(?=\)))+"
@@ -30,7 +29,7 @@ _NO_NAME = re.compile(
     r"|\\not|\\text\s*\{[^{}]*\b(?:not?|non|never|nor|cannot)\b"
 )
 """What makes of a letter another value: minus x, a function of x, the size of x."""
-_LETTER = re.compile(r"\s*(?!\\infty)(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*")
+LETTER = re.compile(r"\s*(?!\\infty)(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*")
 _LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
 _WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
 _CHAIN = Rules(tolerance=0.01)  # for the parts of a chain, where x = 1/3 = 0.33 is no contradiction
@@ -57,10 +56,10 @@ class Shape:
         side, value = self.parts
         name = side.text
         if side.kind == "matrix":
-            return all(_LETTER.fullmatch(part.text) for part in side.parts)
+            return all(LETTER.fullmatch(part.text) for part in side.parts)
         if value.kind == "matrix" and len(name) <= 20 and _NAME_OF_MATRIX.fullmatch(name):
             return True
-        if value.text == "0" and not _LETTER.fullmatch(name.partition("(")[0]):
+        if value.text == "0" and not LETTER.fullmatch(name.partition("(")[0]):
             return False  # an equation in its own right
         fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
         return fits and _may_name(name) and not is_numeric(name)  # a circle's number has its value
@@ -68,7 +67,7 @@ class Shape:
     def values(self) -> tuple[Shape, ...]:
         """Return what an equation says its value is: one part, several spellings of one value, or nothing."""
         last = self.parts[-1]
-        if _LETTER.fullmatch(last.text) and is_numeric(split_unit(self.parts[-2].text)[0]):  # 5 = x, 2 + 3 = 5 = x
+        if LETTER.fullmatch(last.text) and is_numeric(split_unit(self.parts[-2].text)[0]):  # 5 = x, 2 + 3 = 5 = x
             before = Shape("equation", self.text, self.parts[:-1], self.marks[:-1])
             return before.parts if len(before.parts) == 1 else before.values()
         if self.names_a_value():  # of x = 1/3 \approx 0.33 either
@@ -100,67 +99,9 @@ class Shape:
         after = max((at + 1 for at, mark in enumerate(self.marks) if mark == "\\to"), default=0)
         return self.parts[after:] if len(self.parts) - after > 1 else self.parts
 
-    # ---- inequalities
-
-    def variable(self) -> str | None:
-        """Return the unknown that an inequality bounds, or that all inequalities of a list do."""
-        if self.kind == "list":
-            variables = {part.variable() for part in self.parts}
-            return variables.pop() if len(variables) == 1 else None
-        if len(self.parts) == 3 and _LETTER.fullmatch(self.parts[1].text):
-            return self.parts[1].text
-        names = [part.text for part in self.parts if _LETTER.fullmatch(part.text)]
-        if len(names) == 2:
-            names = [name for name in names if name.strip() in ("x", "y", "z", "t")]
-        return names[0] if len(names) == 1 else None
-
     def bounds(self) -> bool:
         """Return whether this is an inequality, or a list with one."""
         return self.kind == "inequality" or (self.kind == "list" and any(part.bounds() for part in self.parts))
-
-    def interval(self) -> Shape | None:
-        """Return an inequality as the interval it describes; a list of them as one interval or as a union."""
-        if self.kind in ("brackets", "union"):
-            return self
-        if self.kind == "list":
-            intervals = tuple(interval for part in self.parts if (interval := part.interval()) is not None)
-            if len(intervals) < len(self.parts) or (self.bounds() and self.variable() is None):
-                return None
-            return _overlap(intervals) or Shape("union", self.text, intervals)
-        if self.kind != "inequality" or self.variable() is None or "\\ne" in self.marks:
-            return None
-        parts, marks = self.parts, self.marks
-        at = next(n for n, part in enumerate(parts) if part.text == self.variable())
-        rising = {mark in ("<", "\\le") for mark in marks}
-        if len(rising) != 1 or len(parts) > 3 or (len(parts) == 3 and at != 1):
-            return None
-        if rising == {False}:
-            parts, marks, at = parts[::-1], marks[::-1], len(parts) - 1 - at
-        low, high = Shape("leaf", "-" + _INFINITY), Shape("leaf", _INFINITY)
-        opener, closer = "(", ")"
-        if at:
-            low, opener = parts[at - 1], "[" if marks[at - 1] in ("\\le", "\\ge") else "("
-        if at + 1 < len(parts):
-            high, closer = parts[at + 1], "]" if marks[at] in ("\\le", "\\ge") else ")"
-        return _between(low, high, opener, closer)
-
-
-def _between(low: Shape, high: Shape, opener: str, closer: str) -> Shape:
-    return Shape("brackets", f"{opener}{low.text},{high.text}{closer}", (low, high), (opener, closer))
-
-
-def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
-    """Return `x > 2, x < 5` as (2, 5): joined by "or" these two would be every number, which no answer means."""
-    if len(parts) != 2 or any(part.kind != "brackets" or len(part.parts) != 2 for part in parts):
-        return None
-    upper = next((part for part in parts if part.parts[0].text == "-" + _INFINITY), None)
-    lower = next((part for part in parts if part.parts[1].text == _INFINITY), None)
-    if upper is None or lower is None or upper is lower:
-        return None
-    ends = lower.parts[0], upper.parts[1]
-    low, high = (number_of(end.text) for end in ends)
-    is_overlap = low is not None and high is not None and low < high
-    return _between(*ends, lower.marks[0], upper.marks[1]) if is_overlap else None
 
 
 def _may_name(text: str) -> bool:
@@ -217,7 +158,10 @@ def shape_of(text: str) -> Shape:
     for kind, separators in _RELATIONS.items():
         pieces, met = split_outside(text, separators)
         if met and all(pieces):
-            return Shape(kind, text, tuple(map(shape_of, pieces)), tuple(met))
+            parts, marks = tuple(map(shape_of, pieces)), tuple(met)
+            if set(marks) <= {">", "\\ge"}:  # from the left to the right, as x < 3 for 3 > x
+                parts, marks = parts[::-1], tuple("<" if mark == ">" else "\\le" for mark in marks[::-1])
+            return Shape(kind, text, parts, marks)
     if shape := _matrix(text) or _cases(text) or _brackets(text):
         return shape
     if clock := _CLOCK.fullmatch(text):

@@ -16,7 +16,6 @@ from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, 
 _WORD = re.compile(r"\\text\s*\{([^{}]*)\}|(?=(?:[A-Za-z]{1,2}[ '-]+)*[A-Za-z]*[aeiouAEIOU])([A-Za-z][A-Za-z '-]{2,})")
 _DATE = re.compile(r"(?:\\text\s*\{\s*)?([A-Za-z]{3,})\.?(?:\s*\}\s*|\s+)(\d{1,4})(?:st|nd|rd|th)?\s*\}?")
 _ANY_WORD = re.compile("[A-Za-z]{3}")
-_CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 _KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
@@ -25,8 +24,6 @@ _KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
 def word_of(text: str) -> str | None:
     r"""Return the word that an answer is, in lower case: `\text{Even}` and `even`; None for mathematics."""
     text = text.strip()
-    if choice := _CHOICE.fullmatch(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()):
-        return choice[1] if len(text) > 1 else None
     if _FUNCTION.match(text):
         return None
     if date := _DATE.fullmatch(text):

@@ -1,7 +1,7 @@
 r"""Read units at the end of a value: products of physical units, money, and whatever else is counted.
 
     >>> split_unit("12 \\text{ cm}^{2}")
-    ('12', Unit(factor=Fraction(1, 10000), dimensions=frozenset({('m', 2)})))
+    ('12', Unit(factor=Fraction(1, 10000), dimensions=frozenset({('meter', 2)})))
     >>> unit_of("J/(mol K)") == unit_of("\\text{J mol}^{-1}\\text{ K}^{-1}"), unit_of("N/kg") == unit_of("m s^{-2}")
     (True, True)
     >>> split_unit("5\\text{ million dollars}")
