@@ -75,24 +75,14 @@ class Reader:
     """A model and its head."""
 
     def __init__(self, model: Any, *, top: int = 0) -> None:
-        self.model = model.eval()
-        self.head = model.get_output_embeddings()
+        self.model, self.head, self.top = model.eval(), model.get_output_embeddings(), top
         if self.head is None:
             raise UsageError(f"{type(model).__name__} has no output embedding (lm_head)", field="model")
         if has_adapter(self.head):
-            hint = "merge it first: trimsft export"
-            raise UsageError(
-                "has an adapter on lm_head, whose logits the table would leave out", field="model", hint=hint
-            )
+            problem = "has an adapter on lm_head, whose logits the table would leave out"
+            raise UsageError(problem, field="model", hint="merge it first: trimsft export")
         self.scale, self.softcap = logit_transform(model)
-        self.top = top
-        config = model.config.get_text_config()
         self.device: torch.device = self.head.weight.device
-        self.vocabulary = len(self.head.weight)
-        # another token than the model's own padding, at which some models print a warning
-        self.filler = 1 if getattr(config, "pad_token_id", None) == 0 else 0
-        # no token sees what stands to its right, so padding there needs no mask, and attention is faster without one
-        self._needs_mask = bool(getattr(config, "use_bidirectional_attention", False))
         self._is_checked = False
         # made once: a copy from the host would be waited for
         self._probe = self.head.weight.new_tensor(PROBE).reshape(1, 1, -1)
@@ -107,41 +97,46 @@ class Reader:
         """
         results: list[dict[str, NDArray[Any]]] = []
         batched: list[Example] = []
-        started: Statistics | None = None
+        started: tuple[Batch, dict[str, Tensor], Any] | None = None
+        # another token than the model's own padding, at which some models print a warning
+        filler = 1 if getattr(self.model.config.get_text_config(), "pad_token_id", None) == 0 else 0
         on_gpu = self.device.type == "cuda"
         # kernels and events belong to the current device
         with torch.cuda.device(self.device) if on_gpu else nullcontext():
-            batches = make_batches(examples, batch_tokens, filler=self.filler, pinned=on_gpu)
-            for batch in chain(batches, [None]):
+            for batch in chain(make_batches(examples, batch_tokens, filler=filler, pinned=on_gpu), [None]):
                 # the next batch is on its way before anybody waits for the last one
-                next_one = None if batch is None else self.start(batch)
+                following = None if batch is None else (batch, *self._start(batch))
                 if started is not None:
-                    results.append(started.wait())
-                    batched += started.batch.examples
+                    last, columns, arrived = started
+                    if arrived is not None:
+                        arrived.synchronize()
+                    results.append({name: values.numpy() for name, values in columns.items()})
+                    _require_finite(results[-1], last)
+                    batched += last.examples
                     on_rows(len(batched))
-                started = next_one
+                started = following
         if not results:
             return {}
         rows = np.concatenate([np.full(len(one.trained), one.number) for one in batched])
         order = np.argsort(rows, kind="stable")
         return {name: np.concatenate([one[name] for one in results])[order] for name in results[0]}
 
-    def start(self, batch: Batch) -> Statistics:
-        """Give a device the work of a batch without waiting for it."""
-        if int(batch.ids.max()) >= self.vocabulary:
-            name, hint = type(self.model).__name__, "use the tokenizer that belongs to the model"
-            problem = f"has token {int(batch.ids.max())}, the head of {name} only {self.vocabulary}"
-            raise UsageError(problem, field="tokenizer", hint=hint)
+    def _start(self, batch: Batch) -> tuple[dict[str, Tensor], Any]:
+        """Give a device the work of a batch; return columns on the host, and the event after which they are there."""
+        largest, vocabulary = int(batch.ids.max()), len(self.head.weight)
+        if largest >= vocabulary:
+            problem = f"has token {largest}, the head of {type(self.model).__name__} only {vocabulary}"
+            raise UsageError(problem, field="tokenizer", hint="use the tokenizer that belongs to the model")
         ids, places_T, labels_T = (
             tensor.to(self.device, non_blocking=True) for tensor in (batch.ids, batch.places, batch.labels)
         )
         mask = None
-        if self._needs_mask:
+        # no token sees what stands to its right, so padding there needs no mask, and attention is faster without one
+        if getattr(self.model.config.get_text_config(), "use_bidirectional_attention", False):
             lengths = torch.tensor([[len(example)] for example in batch.examples])
             mask = (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
-        hidden_TH = self.hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T)
         found = token_statistics(
-            hidden_TH,
+            self.hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T),
             self.head.weight,
             labels_T,
             bias=getattr(self.head, "bias", None),
@@ -159,55 +154,39 @@ class Reader:
             "top_ids": found.top_ids,
             "top_logprobs": found.top_logprobs,
         }
-        return Statistics(batch, {name: values for name, values in columns.items() if values is not None})
+        host = {name: one.to("cpu", non_blocking=True) for name, one in columns.items() if one is not None}
+        return host, torch.cuda.current_stream().record_event() if self.device.type == "cuda" else None
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Return what the model gives to its head."""
+        """Return what the model gives to its head; refuse a model whose logits are made in another way."""
         seen: list[Tensor] = []
+        name, harm = type(self.model).__name__, "its token table would be wrong"
         with _in_place_of_the_head(self.head, seen, self._probe):
             out = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
         if len(seen) != 1:
-            problem = f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass"
+            problem = f"{name} uses its output embedding {len(seen)} times a pass"
             raise UsageError(problem, field="model", hint="the token table needs models that use it once")
         if not self._is_checked:  # once: the answer has to be waited for, and does not change
-            self._check(out.logits, seen[0])
+            try:
+                check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
+                if not is_plain(self.head):
+                    check_product(self.head, self.head.forward, seen[0], harm=harm)
+            except UnsuitedHead as error:
+                error.field = "model"
+                raise
             self._is_checked = True
         return seen[0]
 
-    def _check(self, logits: Tensor, hidden: Tensor) -> None:
-        """Raise unless logits are what the statistics take them for."""
-        name, harm = type(self.model).__name__, "its token table would be wrong"
-        try:
-            check_transform(logits, self.scale, self.softcap, name, harm=harm)
-            if not is_plain(self.head):
-                check_product(self.head, self.head.forward, hidden, harm=harm)
-        except UnsuitedHead as error:
-            error.field = "model"
-            raise
 
-
-class Statistics:
-    """Statistics of a batch on their way to the host, by the names of the table's columns."""
-
-    def __init__(self, batch: Batch, columns: dict[str, Tensor]) -> None:
-        self.batch = batch
-        self._host = {name: values.to("cpu", non_blocking=True) for name, values in columns.items()}
-        self._arrived = torch.cuda.current_stream().record_event() if columns["nll"].is_cuda else None
-
-    def wait(self) -> dict[str, NDArray[Any]]:
-        """Return them, once they have arrived."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        columns = {name: values.numpy() for name, values in self._host.items()}
-        bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
-        if bad.any():
-            numbers = [example.number for example in self.batch.examples]
-            rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-            raise FloatingPointError(
-                f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
-                "the weights of the model, or give it another dtype"
-            )
-        return columns
+def _require_finite(columns: dict[str, NDArray[Any]], batch: Batch) -> None:
+    bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
+    if bad.any():
+        numbers = [example.number for example in batch.examples]
+        rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        raise FloatingPointError(
+            f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
+            "the weights of the model, or give it another dtype"
+        )
 
 
 @contextmanager

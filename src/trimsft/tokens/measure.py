@@ -1,4 +1,4 @@
-"""`measure_tokens`: what `trimsft tokens` does, from settings to tables and what they say in a few numbers."""
+"""`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +12,7 @@ from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
 from trimsft.tables import Cell, Table, Tabular
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.verdict import Verdict, judge_table
-from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
+from trimsft.tokens.statistics.weighting import confidence, diagnose
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table
 from trimsft.tokens.write import alike, shares_of, write_token_table
 
@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]  # called with the name of the model,
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a table says in a few numbers."""
+    """A table in a few numbers."""
 
     model: str
     path: str
@@ -41,7 +41,7 @@ class Summary:
     verdict: Verdict  # whether the model supports the data, and a band to try
 
     def as_dict(self) -> dict[str, Any]:
-        """Shares from 0 to 1 in place of percent, under names without `_percent`."""
+        """Return shares from 0 to 1 in place of percent, under names without `_percent`."""
         values = {**asdict(self), "verdict": self.verdict.as_dict()}
         return {
             name.removesuffix("_percent"): value / 100 if name.endswith("_percent") else value
@@ -51,14 +51,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class TokenTables(Tabular):
-    """What came of `measure_tokens`."""
+    """Result of `measure_tokens`."""
 
     summaries: list[Summary]
     pending: list[Path]  # tables that wait for the shares of other processes
     incomparable: TrimSFTError | None  # why the tables cannot be compared; None where they can
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`, with shares in place of percent."""
+        """Return the content of `--json`, with shares in place of percent."""
         return {
             "tables": [summary.as_dict() for summary in self.summaries],
             "pending": [str(path) for path in self.pending],
@@ -69,14 +69,15 @@ class TokenTables(Tabular):
     @property
     def tables(self) -> list[Table]:
         header = ("model", "tokens", "mean nll", "median gap", "first choice %", "R_eff", "High-Weight %")
+        formats = {
+            "tokens": ",", "mean_nll": ".3f", "median_gap": ".2f", "first_choice_percent": ".1f",
+            "effective_ratio": ".3f", "high_weight_percent": ".1f",
+        }  # fmt: skip
         rows = []
         for one in self.summaries:
-            figures = [(f"{one.tokens:,}", one.tokens), (f"{one.mean_nll:.3f}", one.mean_nll)]
-            figures += [(f"{one.median_gap:.2f}", one.median_gap)]
-            figures += [(f"{one.first_choice_percent:.1f}", one.first_choice_percent)]
-            figures += [(f"{one.effective_ratio:.3f}", one.effective_ratio)]
-            figures += [(f"{one.high_weight_percent:.1f}", one.high_weight_percent)]
-            rows.append((Cell(name_of(one.model)), *(Cell(text, data=value) for text, value in figures)))
+            values = {name: getattr(one, name) for name in formats}
+            cells = [Cell(format(value, formats[name]), data=value) for name, value in values.items()]
+            rows.append((Cell(name_of(one.model)), *cells))
         return [Table("", header, tuple(rows))] if rows else []
 
     def __str__(self) -> str:
@@ -84,11 +85,12 @@ class TokenTables(Tabular):
 
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
-    """A table for each model over the same rows; models that are no runs are rendered like the runs among them."""
+    """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
     places = settings.places()  # before rows are read
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    options = {name: getattr(settings, name) for name in _PASSED_ON}
+    names = ["limit", "top", "batch_tokens", "shard", "overwrite", *(one.name for one in fields(Rendering))]
+    options = {name: getattr(settings, name) for name in names}
     options["device"] = settings.device.split(",") if "," in settings.device else settings.device
     options = alike(settings.models, options)
     tables: dict[str, TokenTable] = {}
@@ -100,41 +102,29 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
         if not place.exists() or shares_of(place):
             pending.append(place)
             continue
-        tables[model] = read_token_table(place)
-        weighed = diagnose(tables[model], objective, margin=MARGIN, bandwidth=BANDWIDTH)
-        is_new = _stamp(place) != before
-        summaries.append(_summarise(tables[model], model, place, settings.objective, weighed, is_new=is_new))
+        table = tables[model] = read_token_table(place)
+        weighed = diagnose(table, objective, margin=MARGIN, bandwidth=BANDWIDTH)
+        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
+        summary = Summary(
+            model=model,
+            path=str(place),
+            is_new=_stamp(place) != before,
+            **{name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")},
+            cut=table.metadata.get("cut", {}),
+            tokens=len(table),
+            examples=table.example_count,
+            mean_nll=sure.mean_nll,
+            median_gap=sure.median_gap,
+            first_choice_percent=sure.first_choice_percent,
+            objective=settings.objective,
+            effective_ratio=weighed.effective_ratio,
+            high_weight_percent=weighed.high_weight_percent,
+            verdict=judge_table(table),
+        )
+        summaries.append(summary)
     return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
 
 
-_PASSED_ON = (
-    "limit", *(one.name for one in fields(Rendering)), "top", "batch_tokens", "shard",
-    "overwrite",
-)  # fmt: skip
-
-
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes with the file that has the name."""
+    """Return what changes with the file that has the name."""
     return (status.st_ino, status.st_mtime_ns) if path.exists() and (status := path.stat()) else None
-
-
-def _summarise(
-    table: TokenTable, model: str, path: Path, objective: str, weighed: Diagnostics, *, is_new: bool
-) -> Summary:
-    sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
-    return Summary(
-        model=model,
-        path=str(path),
-        is_new=is_new,
-        **{name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")},
-        cut=table.metadata.get("cut", {}),
-        tokens=len(table),
-        examples=table.example_count,
-        mean_nll=sure.mean_nll,
-        median_gap=sure.median_gap,
-        first_choice_percent=sure.first_choice_percent,
-        objective=objective,
-        effective_ratio=weighed.effective_ratio,
-        high_weight_percent=weighed.high_weight_percent,
-        verdict=judge_table(table),
-    )

@@ -12,7 +12,7 @@ from trimsft.runs import RunDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class TokenSettings(RowSettings):
-    """Which models are measured on which rows, and how."""
+    """Models, rows, and how they are measured."""
 
     models: tuple[str, ...] = option(
         argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
@@ -47,46 +47,42 @@ class TokenSettings(RowSettings):
         self.places()
 
     def places(self) -> dict[str, Path]:
-        """Where the table of each model goes.
+        """Return where the table of each model goes.
 
         By default a run directory has its own and any other model's is ./tokens-NAME.parquet. `out` is a .parquet
         file or a folder for one model; for several it is a folder, with one inside for each.
         """
-        if self.out is not None:
-            _check_out(self.out, len(self.models))
+        out = self.out
+        is_file = out is not None and out.suffix == ".parquet"
+        if is_file and len(self.models) > 1:
+            problem = f"is one file for {len(self.models)} models"
+            raise UsageError(problem, field="out", value=str(out), hint="name a folder")
+        if out is not None:
+            if is_file and out.is_dir():
+                hint = "name a file in it, or a folder without .parquet"
+                raise UsageError("is a folder", field="out", value=str(out), hint=hint)
+            for folder in [out, *out.parents][is_file:]:
+                if folder.exists() and not folder.is_dir():
+                    hint = "name a folder, or a file that ends in .parquet"
+                    raise UsageError("is a file", field="out", value=str(folder), hint=hint)
         places: dict[str, Path] = {}
         for model in self.models:
-            place = self._place(model)
+            if out is None:
+                run = RunDirectory(model)
+                place = run.tokens_path if run.is_run() else Path(f"tokens-{name_of(model)}.parquet")
+            elif len(self.models) > 1:
+                place = out / name_of(model) / "tokens.parquet"
+            else:
+                place = out if is_file else out / "tokens.parquet"
             if model in places or place in places.values():
                 problem = f"{model!r} would be written to {str(place)!r}, as another one"
                 raise UsageError(problem, field="models", hint="name it once")
             places[model] = place
         return places
 
-    def _place(self, model: str) -> Path:
-        if self.out is None:
-            run = RunDirectory(model)
-            return run.tokens_path if run.is_run() else Path(f"tokens-{name_of(model)}.parquet")
-        if len(self.models) > 1:
-            return self.out / name_of(model) / "tokens.parquet"
-        return self.out if self.out.suffix == ".parquet" else self.out / "tokens.parquet"
-
-
-def _check_out(out: Path, models: int) -> None:
-    is_file = out.suffix == ".parquet"
-    if is_file and models > 1:
-        raise UsageError(f"is one file for {models} models", field="out", value=str(out), hint="name a folder")
-    if is_file and out.is_dir():
-        hint = "name a file in it, or a folder without .parquet"
-        raise UsageError("is a folder", field="out", value=str(out), hint=hint)
-    for folder in [out, *out.parents][is_file:]:
-        if folder.exists() and not folder.is_dir():
-            hint = "name a folder, or a file that ends in .parquet"
-            raise UsageError("is a file", field="out", value=str(folder), hint=hint)
-
 
 def name_of(model: str) -> str:
-    """The last part of a path or of a name of the hub, as the user wrote it (a link's own); of RUN/model, the run's."""
+    """Return the last part of a path (a link's own) or of a name of the hub; of RUN/model, the run's."""
     path = Path(model)
     path = Path(os.path.abspath(path)) if path.exists() else path  # . and .. have no name
     return path.parent.name if path.name == "model" and path.parent.name else path.name

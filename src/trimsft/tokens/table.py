@@ -199,15 +199,12 @@ def _rows_of(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
 
 def _checked_numbers(path: Path, name: str, table: pa.Table) -> NDArray[Any]:
     """Return one of `NUMBERS`; refuse what is no finite number, a negative id or count, or no category."""
-    column = table.column(name)
+    column, kind = table.column(name), "finite number"
     if name == "category":
-        words = pc.index_in(column.cast(pa.string()), pa.array(CATEGORIES))
-        if words.null_count:
-            raise RunError(f"{path}: column {name!r} holds what is not one of {CATEGORIES}", hint=AGAIN)
-        return words.to_numpy().astype(np.int8)
+        column, kind = pc.index_in(column.cast(pa.string()), pa.array(CATEGORIES)).cast(pa.int8()), "category"
     values: NDArray[Any] = column.to_numpy()
     if column.null_count or not np.isfinite(values).all():
-        raise RunError(f"{path}: column {name!r} holds what is no finite number", hint=AGAIN)
+        raise RunError(f"{path}: column {name!r} holds what is no {kind}", hint=AGAIN)
     if values.dtype.kind == "i" and values.min(initial=0) < 0:
         raise RunError(f"{path}: column {name!r} holds a negative number", hint=AGAIN)
     return values

@@ -16,7 +16,6 @@ Shapes: E examples, K columns, R resamples.
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -42,18 +41,8 @@ PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))
 TRIMS = ("trim", "trim-e", "trim-h")
 
 
-@dataclass(frozen=True)
-class Means:
-    """Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
-
-    places: Mapping[Hashable, int]
-    means_RK: Array
-
-    def __getitem__(self, name: Hashable) -> Array:
-        column: Array = self.means_RK[:, self.places[name]]
-        return column
-
-
+Means: TypeAlias = Mapping[Hashable, Array]
+"""Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
 Statistic: TypeAlias = Callable[[Means], Array]
 
 
@@ -63,24 +52,25 @@ class ByExample:
     def __init__(self, table: TokenTable, columns: Columns) -> None:
         _, which = np.unique(table["example"], return_inverse=True)
         sums = {name: sums_by(which, column, 0) for name, column in columns}
-        self._places = {name: place for place, name in enumerate(sums)}
-        self._sums_EK = np.stack([*sums.values()], axis=1)
+        self._names, self._sums_EK = tuple(sums), np.stack([*sums.values()], axis=1)
 
     def value(self, statistic: Statistic) -> float:
         """Return the statistic of the table as it is."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return float(statistic(Means(self._places, self._sums_EK.mean(axis=0, keepdims=True)))[0])
+        return float(self._of(statistic, self._sums_EK.mean(axis=0, keepdims=True))[0])
 
     def interval(self, statistic: Statistic) -> Interval:
         """Return it with its 95 % interval; NaN at both ends where there is a single example."""
         if len(self._sums_EK) < 2:
             return Interval(self.value(statistic), math.nan, math.nan)
+        return bias_corrected(self.value(statistic), self._of(statistic, self._draws_RK))
+
+    def _of(self, statistic: Statistic, means_RK: Array) -> Array:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return bias_corrected(self.value(statistic), statistic(self._draws))
+            return statistic(dict(zip(self._names, means_RK.T, strict=True)))
 
     @cached_property
-    def _draws(self) -> Means:
-        return Means(self._places, resampled_means(self._sums_EK, RESAMPLES, np.random.default_rng(0)))
+    def _draws_RK(self) -> Array:
+        return resampled_means(self._sums_EK, RESAMPLES, np.random.default_rng(0))
 
 
 def ratio(above: Hashable, below: Hashable, *, scale: float = 1.0) -> Statistic:
@@ -183,13 +173,14 @@ def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Interva
     groups |= {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
     columns = (((what, name), column * some) for name, some in groups.items() for what, column in values.items())
     sums = ByExample(table, columns)
-    return {
-        name: {
-            "ratio_percent": sums.interval(ratio(("tokens", name), ("tokens", "all"), scale=100.0)),
-            "mean_weight": sums.interval(ratio(("weight", name), ("tokens", name))),
-            "middle_percent": sums.interval(ratio(("middle", name), ("tokens", name), scale=100.0)),
-            "sft_mass_percent": sums.interval(ratio(("sft_mass", name), ("sft_mass", "all"), scale=100.0)),
-            "trim_mass_percent": sums.interval(ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0)),
+
+    def shares(name: str) -> dict[str, Statistic]:
+        return {
+            "ratio_percent": ratio(("tokens", name), ("tokens", "all"), scale=100.0),
+            "mean_weight": ratio(("weight", name), ("tokens", name)),
+            "middle_percent": ratio(("middle", name), ("tokens", name), scale=100.0),
+            "sft_mass_percent": ratio(("sft_mass", name), ("sft_mass", "all"), scale=100.0),
+            "trim_mass_percent": ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0),
         }
-        for name in CATEGORIES
-    }
+
+    return {name: {field: sums.interval(share) for field, share in shares(name).items()} for name in CATEGORIES}
