@@ -1,6 +1,5 @@
 """A token table that is there already, is shared by processes, or is refused."""
 
-import json
 import shutil
 
 import pyarrow.parquet as pq
@@ -12,7 +11,7 @@ from tests.tokens.tiny import ROWS
 from trimsft.errors import RunError, UsageError
 from trimsft.tokens import forward, write
 from trimsft.tokens.table import read_token_table
-from trimsft.tokens.write import _share_of, _short, choose_devices, write_token_table
+from trimsft.tokens.write import _share_of, choose_devices, write_token_table
 
 MANY = [ROWS[number % 12] for number in range(270)]  # two windows of 256 rows, as processes have them
 
@@ -182,10 +181,3 @@ def test_devices(monkeypatch) -> None:
     for wrong in ([], "cuda:x", "", ["cpu", "0"], "foo", "gpu", "cuda:", "cuda:2"):
         with pytest.raises(UsageError, match=r"device: must be auto, cpu, cuda or cuda:N, .*; torch sees 2 CUDA"):
             choose_devices(wrong)
-
-
-def test_prompts_in_the_metadata_are_few_and_short() -> None:
-    assert len(_short(["What?"] * 200)) == 200
-    long = _short(["é" * 6000] * 200)
-    assert {len(prompt) for prompt in long} == {4000}
-    assert len(long) > 70 and len(json.dumps(long)) < 2_000_000

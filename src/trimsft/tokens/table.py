@@ -243,7 +243,7 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     for key, hint in settings.items():
         was, now = (_setting(table.metadata, key) for table in (one, other))
         if was != now:
-            return RunError(f"{key} is {_shown(was)} and {_shown(now)}", field=key, hint=hint)
+            return RunError(f"{key} is {shown(was)} and {shown(now)}", field=key, hint=hint)
     if not has_same_tokens:
         counts = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"
         return RunError(counts, field="tables", hint="compare them apart")
@@ -261,7 +261,8 @@ def _setting(metadata: Mapping[str, Any], key: str) -> Any:
     return SYSTEM_PROMPT if has_default and value is None else value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return an entry of the metadata, shortened."""
     if isinstance(value, Mapping):
         return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
     return repr(textwrap.shorten(value, 80) if isinstance(value, str) else value)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import logging
 import os
 import re
@@ -39,11 +38,10 @@ from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights, fingerprint_folder
 from trimsft.tokens import forward
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.table import VERSION, as_arrow, read_metadata, read_share, schema_with, write_table
+from trimsft.tokens.table import VERSION, as_arrow, read_metadata, read_share, schema_with, shown, write_table
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
-_PROMPTS_KEPT, _PROMPT_LENGTH, _PROMPTS_SIZE = 200, 4000, 1_900_000
-"""Rows whose prompt the metadata keeps for whoever shows examples, characters of each, and bytes in all."""
+_PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps for readers who show examples, and characters of each
 
 log = logging.getLogger("trimsft")
 Progress = Callable[[int, int], None]
@@ -274,7 +272,7 @@ class _Job:
         # a name is worth something only where it is all there is to tell a model by
         now = {name: value for name, value in self.inputs.items() if name != "model" or not self.inputs["model_sha256"]}
         changed = [name for name in now if was.get(name) != now[name]]
-        return "; ".join(f"{name}: was {_shown(was.get(name))}, now {_shown(now[name])}" for name in changed)
+        return "; ".join(f"{name}: was {shown(was.get(name))}, now {shown(now[name])}" for name in changed)
 
     def check(self, *, overwrite: bool) -> None:
         """Refuse more alternatives than tokens and, without `overwrite`, a table or a share of other inputs."""
@@ -337,15 +335,15 @@ class _Job:
         columns = reader.read(examples, size, on_rows)
         on_rows(len(rows))
         if self.encoder.template is not None:
-            prompts = self.encoder.template.render([row["problem"] for row in rows[:_PROMPTS_KEPT]])
+            prompts = self.encoder.template.render([row["problem"] for row in rows[:_PROMPTS]])
         else:
-            prompts = self.encoder.tokenizer.batch_decode([one.prompt for one in examples[:_PROMPTS_KEPT]])
+            prompts = self.encoder.tokenizer.batch_decode([one.prompt for one in examples[:_PROMPTS]])
         cut = count_cut(examples)
         metadata = {
             **self.inputs,
             "eos_id": int(self.encoder.tokenizer.eos_token_id),
             "positions": positions,
-            "prompts": _short(prompts),
+            "prompts": [prompt[:_PROMPT_LENGTH] for prompt in prompts],
             "versions": environment()["versions"],
             "longest": cut.pop("longest"),
             "cut": cut,
@@ -415,16 +413,3 @@ def _measure_there(number: int, job: _Job, parts: Sequence[tuple[range, str]], q
         is_own = isinstance(error, TrimSFTError)
         queue.put((number, error if is_own else TrimSFTError(f"device {device}: {one_line(error)}")))
         raise SystemExit(1) from error
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{value.get('rows')} rows, {_shown(value.get('sha256'))}"
-    return value[:12] if isinstance(value, str) and len(value) == 64 else repr(value)
-
-
-def _short(prompts: Sequence[str]) -> list[str]:
-    """Return the beginnings of the first prompts, which together are no burden to a reader."""
-    kept = [prompt[:_PROMPT_LENGTH] for prompt in prompts]
-    sizes = np.cumsum([len(json.dumps(prompt)) + 2 for prompt in kept])
-    return kept[: int(np.searchsorted(sizes, _PROMPTS_SIZE, side="right"))]
