@@ -8,12 +8,12 @@ import pytest
 from datasets import Dataset, disable_progress_bars
 
 from tests.data.toys import write
-from tests.tokens.tiny import ROWS, make_folder
+from tests.tokens.tiny import make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import DataError
 from trimsft.tokens.settings import TokenSettings
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
@@ -131,25 +131,9 @@ def test_a_run_is_measured_as_it_was_trained(tmp_path) -> None:
     ("rows", "options", "kind", "says"),
     [
         (FORMS["text"], {"assistant_only_loss": True}, DataError, "assistant_only_loss: has no effect on rows that "),
-        ([{"text": ""}], {}, DataError, "rows: row 0 has no value as text, got .*every row needs one"),
-        ([*FORMS["text"], {"prompt": "a"}], {}, DataError, "rows: row 2 has no value as text"),
-        ([{"conversations": [{"from": "bird", "value": "a"}]}], {}, DataError, "row 0: a turn .* 'from' .system, hu"),
-        ([{"instruction": "a", "output": "b", "history": [1]}], {}, DataError, "row 0: 'history' is not read in this"),
         ([{"messages": [{"role": "user", "content": "a"}]}], {"assistant_only_loss": True}, DataError, "leaves no"),
     ],
 )  # fmt: skip
 def test_rows_that_cannot_be_measured_get_one_line(rows, options, kind, says, model, tmp_path) -> None:
     with pytest.raises(kind, match=says):
         write_token_table(model, rows, tmp_path / "t.parquet", tokenizer=make_tokenizer(), **options)
-
-
-def test_messages_need_a_chat_template(tmp_path) -> None:
-    folder = make_folder(tmp_path / "model")
-    with pytest.raises(UsageError, match="model: its tokenizer has no chat template, which rows of messages need"):
-        write_token_table(folder, FORMS["messages"], tmp_path / "t.parquet")
-
-
-def test_alpaca_is_problem_and_solution(tmp_path) -> None:
-    data = write(tmp_path / "a.jsonl", [{"instruction": "Add.", "input": "1 and 2", "output": "3", "input2": ROWS}])
-    rows, _ = TokenSettings(models=("m",), data=data).read()
-    assert rows == [{"problem": "Add.\n\n1 and 2", "solution": "3"}]

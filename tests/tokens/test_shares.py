@@ -65,12 +65,14 @@ def test_what_is_there_is_not_measured_again(folder, tmp_path, whole, monkeypatc
     for path in (out, again):
         write_token_table(folder, ROWS, path, shard="1/2")
     write_token_table(folder, ROWS, out)
+    shutil.copy(tmp_path / "again.parquet.0-2", tmp_path / "t.parquet.0-2")  # by a process killed while it joined
     with monkeypatch.context() as patch:
         patch.setattr(write, "load_model", None)
         write_token_table(folder, ROWS, out)
         write_token_table(folder, ROWS, again, shard="1/2")
     write_token_table(folder, ROWS, again, shard="2/2")
     assert pq.read_table(out).equals(whole) and pq.read_table(again).equals(whole)
+    assert names_in(tmp_path) == ["again.parquet", "t.parquet"]
 
 
 @pytest.mark.usefixtures("small_windows")

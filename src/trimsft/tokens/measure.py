@@ -1,12 +1,11 @@
 """`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.templates import Rendering
 from trimsft.errors import TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
 from trimsft.tables import Cell, Table, Tabular
@@ -14,7 +13,7 @@ from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.verdict import Verdict, judge_table
 from trimsft.tokens.statistics.weighting import confidence, diagnose
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table
-from trimsft.tokens.write import alike, shares_of, write_token_table
+from trimsft.tokens.write import shares_of, write_token_table
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
@@ -89,10 +88,9 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
     places = settings.places()  # before rows are read
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    names = ["limit", "top", "batch_tokens", "shard", "overwrite", *(one.name for one in fields(Rendering))]
-    options = {name: getattr(settings, name) for name in names}
+    options = {name: getattr(settings, name) for name in ("limit", "top", "batch_tokens", "shard", "overwrite")}
+    options |= asdict(settings.as_trained(settings.models))
     options["device"] = settings.device.split(",") if "," in settings.device else settings.device
-    options = alike(settings.models, options)
     tables: dict[str, TokenTable] = {}
     summaries, pending = [], []
     for model, place in places.items():

@@ -1,7 +1,6 @@
 """`write_token_table`: one pass of a model over rows, one line for each token it is trained on.
 
     write_token_table("runs/trim", rows, Path("runs/trim/tokens.parquet"), limit=100)
-    write_token_tables({"Base": "Qwen/Qwen2.5-Math-1.5B", "TrimSFT": "runs/trim"}, rows, Path("compared"))
 
 A process holds the table in memory and writes it once, whole. Where several share the rows, each writes a table of its
 own, the share `tokens.parquet.0-40` (windows of 256 rows), and whoever ends last makes one of them. A share that is
@@ -16,7 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -89,6 +88,9 @@ def write_token_table(
         if device != "auto":
             raise UsageError("has no effect on a model in memory", field="device", value=device, hint="leave it out")
         source, devices, dtype = model, ["its own"], str(model.dtype).removeprefix("torch.")
+    elif tokenizer is not None:
+        problem = f"has no effect on {str(model)!r}, which brings its own"
+        raise UsageError(problem, field="tokenizer", hint="leave it out")
     else:
         devices, source = choose_devices(device), find_weights(model)
         dtype = "float32" if devices[0] == "cpu" else "auto"
@@ -107,36 +109,16 @@ def write_token_table(
     job = _Job(source, encoder, known, Path(out), inputs, batch_tokens)
     share = _share_of(job.windows, shard)
     job.check(overwrite=overwrite)
-    if overwrite or not job.out.exists():
+    if job.out.exists() and not overwrite:
+        for path in shares_of(job.out):  # of a process that was killed when it had joined them
+            path.unlink(missing_ok=True)
+    else:
         ends = [share.start + len(share) * number // len(devices) for number in range(len(devices) + 1)]
         parts = [(range(*ends), name) for ends, name in zip(pairwise(ends), devices, strict=True) if ends[0] < ends[1]]
         job.measure([(part, name) for part, name in parts if not job.has_share(part)], on_progress)
         job.join()
     _warn_of_lengths(job.out)
     return job.out
-
-
-def write_token_tables(
-    models: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], out: Path, **options: Any
-) -> dict[str, Path]:
-    """Write a table for each model over the same rows, in a folder of its label; options as for `write_token_table`.
-
-    Models that are no runs are rendered as the runs among them were trained, so that they can be compared.
-    """
-    rows, options = list(rows), alike(models.values(), options)
-    for label in models:
-        if not label.strip() or Path(label).name != label:
-            raise UsageError("a label must be able to name a folder", field="models", value=label)
-    return {
-        label: write_token_table(model, rows, Path(out) / label / "tokens.parquet", **options)
-        for label, model in models.items()
-    }
-
-
-def alike(models: Iterable[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with which all of these models are given the same prompts."""
-    named = {field.name: options[field.name] for field in fields(Rendering) if field.name in options}
-    return {**options, **asdict(Rendering(**named).as_trained(models))}
 
 
 def shares_of(out: Path) -> dict[Path, range]:
