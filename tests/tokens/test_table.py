@@ -63,7 +63,7 @@ def test_some_examples_are_read_with_their_texts_from_their_row_groups_alone(pat
     assert table.texts["text"] == ["word 3", "word 4", "word 8"]
     none = read_token_table(path, examples=[2, 99])
     assert len(none) == 0 and none.texts["text"] == []
-    assert read_token_table(path, first_examples=1)["example"].tolist() == [0, 0] and groups[-1] == [0]
+    assert read_token_table(path, examples=range(1))["example"].tolist() == [0, 0] and groups[-1] == [0]
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_tables_of_other_tokens_or_after_other_prompts_are_refused(facts, change
 def test_a_damaged_table_is_refused_in_one_line_or_read_as_it_was(tmp_path) -> None:
     """Bits that flip in a page are seen by its checksum; the rest by the reader."""
     path = make_table(tmp_path / "t.parquet", [["It", " is", " so", "."] * 20] * 6)
-    content, whole, rng = path.read_bytes(), read_token_table(path, first_examples=6), random.Random(0)
+    content, whole, rng = path.read_bytes(), read_token_table(path, examples=range(6)), random.Random(0)
     refusals = []
     for place in rng.sample(range(len(content) * 3 // 4), 120):
         cut = content[:place]
         flipped = cut + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
         path.write_bytes(rng.choice([cut, flipped, flipped]))
         try:
-            table = read_token_table(path, first_examples=6)
+            table = read_token_table(path, examples=range(6))
         except RunError as error:
             refusals.append(str(error))
         else:

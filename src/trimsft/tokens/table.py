@@ -111,12 +111,8 @@ class TokenTable:
 # ---- reading
 
 
-def read_token_table(
-    path: Path, *, first_examples: int | None = None, examples: Collection[int] | None = None
-) -> TokenTable:
-    """Read all numbers of a table; or, of its first examples or of some, the texts as well, from their row groups."""
-    if first_examples is not None:
-        examples = range(first_examples)
+def read_token_table(path: Path, *, examples: Collection[int] | None = None) -> TokenTable:
+    """Read all numbers of a table; or, of some examples, the texts as well, from their row groups alone."""
     with _opened(path) as file:
         metadata = _checked_metadata(path, file)
         if examples is None:  # one column after the other, so that Arrow's copy is of one

@@ -51,7 +51,7 @@ def opened(browser, two_tables) -> Browser:
 @pytest.fixture(scope="session")
 def table(two_tables) -> TokenTable:
     """The first of them as numbers."""
-    return read_token_table(two_tables.parent / "base.parquet", first_examples=30)
+    return read_token_table(two_tables.parent / "base.parquet", examples=range(30))
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,7 @@ def test_moving_the_margin_moves_the_colours_of_the_text(opened, table) -> None:
 
 
 def test_b_has_its_own_row_model_and_band(opened, two_tables) -> None:
-    after = read_token_table(two_tables.parent / "after.parquet", first_examples=30)
+    after = read_token_table(two_tables.parent / "after.parquet", examples=range(30))
     choose(opened, "trim", of="b")
     opened.put("model-b", 1, "change")
     opened.put("margin-b", 4)
@@ -286,7 +286,7 @@ def test_the_news_of_auto_trim_are_what_it_has_learned(browser, two_tables, tmp_
     (tmp_path / "auto" / "tokens.parquet").write_bytes((two_tables.parent / "after.parquet").read_bytes())
     runs = {"Base": two_tables.parent / "base.parquet", "AutoTrim": tmp_path / "auto"}
     view(browser, write_report(tmp_path / "report.html", runs, title="News"))
-    after = read_token_table(two_tables.parent / "after.parquet", first_examples=30)
+    after = read_token_table(two_tables.parent / "after.parquet", examples=range(30))
     news = int(((table["gap"] < 0) & (after["gap"] > 0)).sum())
     chip(browser, "news")
     wait(lambda: browser.text("found").startswith(f"{news} of"))
