@@ -1,7 +1,6 @@
 """Filling a record: the protocol, going on after a kill, failures, and what is refused."""
 
 import os
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
-from trimsft.evaluate.generate import Progress, fill, sample_seed
+from trimsft.evaluate.generate import fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
@@ -155,15 +154,3 @@ def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(EngineError, match="answers request 0 twice"):
         fill(SampleRecord(tmp_path), evaluation(), Twice(answer))
-
-
-def test_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 110.0)
-    progress = Progress(total=4000, resumed=1000, started=100.0)
-    assert progress.line() == "1,000 of 4,000 samples"
-    progress.generated, progress.tokens = 20, 5000
-    assert progress.line() == "1,020 of 4,000 samples, 2/s, 500 tokens/s, 24:50 left"
-    progress.generated = 8
-    assert progress.line().endswith("1:02:20 left")
-    progress.generated = 7  # too few to tell
-    assert progress.line().endswith("500 tokens/s")

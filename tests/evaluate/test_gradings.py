@@ -1,7 +1,6 @@
 """Benchmarks that are no boxed mathematics: what a row may say, what is asked, and how it is graded again."""
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,19 +13,10 @@ from trimsft.errors import DataError, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.problems import (
-    Problem,
-    describe_gradings,
-    fingerprint,
-    grading_fingerprint,
-    read_problems,
-    write_problems,
-)
+from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
 from trimsft.evaluate.scores import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
-from trimsft.report.page.answers import problem_rows
-from trimsft.report.runs import read_runs
 
 from .scripted import ScriptedEngine
 
@@ -91,12 +81,6 @@ def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None
 def test_rows_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_problems(write(tmp_path / "mine.jsonl", row))
-
-
-def test_all_rows_have_the_same_instruction(tmp_path: Path) -> None:
-    rows = [EXACT | {"instruction": text, "problem": text} for text in ("Be brief.", "Be kind.")]
-    with pytest.raises(DataError, match=r"'instruction' must be the same in all rows, got 'Be brief.' and 'Be kind.'"):
-        read_problems(write(tmp_path / "mine.jsonl", *rows))
 
 
 def test_options_grade_rows_that_say_nothing(tmp_path: Path) -> None:
@@ -178,16 +162,6 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert str(by) == f"strict {GRADER_VERSION}"
 
 
-def test_votes_for_any_of_several_golds_win(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    path = write(tmp_path / "roots.jsonl", {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]})
-    votes = iter(("3", r"\frac62", "2", "4"))
-    (score,) = run_eval(path, lambda request: rf"\boxed{{{next(votes)}}}", samples=4, greedy=False).scores
-    assert score.statuses == {"correct": 3, "wrong": 1}
-    assert (score.per_problem[0].right, score.per_problem[0].wrong) == ((1, 2), (1,))
-    assert score.majority_at[4].value == 1.0
-    assert [row.answer for row in problem_rows(read_runs({"run": tmp_path / "run"}), ["roots"])] == ["2 or 3"]
-
-
 def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(
     run_eval: Callable[..., Evaluated], tmp_path: Path
 ) -> None:
@@ -247,12 +221,6 @@ def test_notes_say_how_rows_are_graded_and_that_a_pattern_needs_an_instruction(t
     fixed = replace(asked, template="qwen-boxed")
     with pytest.raises(UsageError, match=r"^template: has no place for the `instruction` of the rows, got 'qwen"):
         run._prompts(fixed, engine, instructed)
-
-
-def test_many_gradings_are_described_in_one_short_line() -> None:
-    problems = [Problem(str(n), "?", "1", grading=Grading("regex", pattern=f"{n}(.*)")) for n in range(5)]
-    assert re.fullmatch(r"5 gradings \(regex; [0-9a-f]{12}\)", described := describe_gradings(problems))
-    assert describe_gradings(problems[::-1]) == described != describe_gradings([*problems, Problem("a", "?", "1")])
 
 
 # ---- a scorer of one's own

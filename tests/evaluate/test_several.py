@@ -14,7 +14,7 @@ import pytest
 from tests.processes import ROOT
 from trimsft.errors import UsageError
 from trimsft.evaluate import EvalSettings, evaluate, run
-from trimsft.evaluate.engines import Completion, Engine, EngineError, LocalModel, Request, Sampling
+from trimsft.evaluate.engines import Completion, EngineError, LocalModel, Request, Sampling
 from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine
 
 from .scripted import ScriptedEngine
@@ -83,14 +83,6 @@ def test_engines_of_different_models_are_refused() -> None:
     one, other = (ScriptedEngine(by_seed, identity={"model": name, "dtype": "bfloat16"}) for name in "ab")
     with pytest.raises(EngineError, match="they differ: model 'a' and 'b'"):
         SeveralEngines([one, other])
-
-
-def test_it_is_an_engine_as_those_it_is_made_of() -> None:
-    engines = [ScriptedEngine(by_seed), ScriptedEngine(by_seed)]
-    for engine in (*engines, SeveralEngines(engines)):
-        assert isinstance(engine, Engine) and engine.tokenizer is None
-        engine.close()
-        engine.close()
 
 
 def test_who_leaves_early_ends_the_processes() -> None:
@@ -214,16 +206,3 @@ def test_servers_share_the_work(serve: Callable[..., StandIn], tmp_path: Path, b
     assert all(server.asked for server in servers)
     settings = json.loads((tmp_path / "run/eval/sums/settings.json").read_text())
     assert settings["details"]["addresses"] == [server.address for server in servers]
-
-
-@pytest.mark.parametrize(
-    ("given", "refusal"),
-    [
-        ({"server": "http://a:1,http://a:1"}, "server: is given twice, got 'http://a:1'"),
-        ({"server": "http://a:1", "workers": 2}, "workers: has no effect on a server"),
-        ({"workers": 0}, "workers: must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_be(given: dict[str, Any], refusal: str) -> None:
-    with pytest.raises(UsageError, match=refusal):
-        EvalSettings(model="m", benchmarks=["math500"], **given)

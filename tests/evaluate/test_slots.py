@@ -122,13 +122,6 @@ def test_a_stop_text_ends_the_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(free) > 20
 
 
-def test_filters_hold_row_by_row() -> None:
-    model = make_model()
-    samplings = [Sampling(max_tokens=8, **filters) for filters in ({"top_k": 2}, {"top_p": 0.3}, {})] * 3
-    requests = [Request("", seed, sampling, (5, 6, 7)) for seed, sampling in enumerate(samplings)]
-    assert complete(model, requests) == complete(model, requests, decoding="batches")
-
-
 @pytest.mark.parametrize(("short", "factor"), [(1, 1.0), (0, torch.nan)])
 def test_wrong_logits_are_found_out(short: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     right = attention.attend
@@ -208,16 +201,6 @@ def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch:
     monkeypatch.setattr(slots.SlotDecoder, "_logits_of_slots", watching)
     complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3))
     assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
-
-
-def test_the_model_is_left_as_it_was() -> None:
-    for decoding in ("slots", "batches"):
-        model = make_model().train()
-        model.generation_config.eos_token_id, model.generation_config.top_k = [0, 7], 5
-        first = complete(model, make_requests(), decoding=decoding)
-        assert model.training
-        assert (model.generation_config.eos_token_id, model.generation_config.top_k) == ([0, 7], 5)
-        assert complete(model, make_requests(), decoding=decoding) == first
 
 
 def test_a_model_generates_one_thing_at_a_time_and_gets_its_own_attention_back() -> None:
