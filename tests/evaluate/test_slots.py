@@ -260,10 +260,10 @@ def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> N
 
 
 SCALE = 0.2
-TWISTS = {
+SCORE_MODS = {
     "plain": attention.PLAIN,
-    "capped": attention.Twist(cap=1.5),
-    "with sinks": attention.Twist(sinks=torch.linspace(-1, 3, 6)),
+    "capped": attention.ScoreMod(cap=1.5),
+    "with sinks": attention.ScoreMod(sinks=torch.linspace(-1, 3, 6)),
 }
 
 
@@ -273,7 +273,7 @@ def oracle(
     value: torch.Tensor,
     lengths: list[int],
     window: int | None = None,
-    twist: attention.Twist = attention.PLAIN,
+    mod: attention.ScoreMod = attention.PLAIN,
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -283,11 +283,11 @@ def oracle(
         for head in range(query.shape[1]):
             keys, values = (states[row, head // shared, first:length].double().cpu() for states in (key, value))
             scores = keys @ query[row, head].double().cpu() * SCALE
-            if twist.cap is not None:
-                scores = twist.cap * torch.tanh(scores / twist.cap)
+            if mod.cap is not None:
+                scores = mod.cap * torch.tanh(scores / mod.cap)
             total = scores.exp().sum()
-            if twist.sinks is not None:
-                total += twist.sinks[head].double().cpu().exp()
+            if mod.sinks is not None:
+                total += mod.sinks[head].double().cpu().exp()
             out[row, head] = scores.exp() / total @ values
     return out
 
@@ -302,7 +302,7 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
 
 
 @pytest.mark.parametrize(
-    ("window", "twist"),
+    ("window", "mod"),
     [
         (None, "plain"),
         (1, "plain"),
@@ -314,9 +314,9 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
     ],
 )
 @pytest.mark.parametrize("backend", ["masked", "triton"])
-def test_attention_agrees_with_float64(backend: str, window: int | None, twist: str) -> None:
+def test_attention_agrees_with_float64(backend: str, window: int | None, mod: str) -> None:
     query, key, value, lengths, counts = attention_case(torch.float32)
-    extra = TWISTS[twist]
+    extra = SCORE_MODS[mod]
     if backend == "triton":
         from trimsft.evaluate.slots.kernels import attend
 
@@ -388,10 +388,10 @@ def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_dra
 def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> None:
     query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
     error = 1e-5 if dtype == torch.float32 else 2e-2
-    for plain in TWISTS.values():
-        twist = attention.Twist(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
-        found = attention.attend(query, key, value, lengths, SCALE, None, twist).cpu().double()
-        torch.testing.assert_close(found, oracle(query, key, value, counts, None, twist), rtol=error, atol=error)
+    for plain in SCORE_MODS.values():
+        mod = attention.ScoreMod(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
+        found = attention.attend(query, key, value, lengths, SCALE, None, mod).cpu().double()
+        torch.testing.assert_close(found, oracle(query, key, value, counts, None, mod), rtol=error, atol=error)
 
 
 @pytest.mark.gpu
