@@ -126,13 +126,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["...jsonl", "....jsonl.gz", "..", ".", "", "a/..", "/"])
-def test_a_file_that_would_be_recorded_outside_its_folder_is_refused(name: str) -> None:
+def test_a_name_outside_its_folder_is_refused(name: str) -> None:
     with pytest.raises(DataError, match="leaves no name to record it under"):
         benchmark_name(name)
     assert benchmark_name("../a/b.jsonl") == "b" and benchmark_name(".jsonl") == ".jsonl"
 
 
-def test_subject_and_level_are_kept_and_are_no_part_of_what_was_asked(tmp_path: Path) -> None:
+def test_subject_and_level_are_kept_beside_what_was_asked(tmp_path: Path) -> None:
     rows = [ROW | {"subject": "Algebra", "level": 2}, ROW | {"id": "b", "subject": ["Algebra"]}]
     path = write(tmp_path / "mine.jsonl", *rows)
     problems = read_problems(path)

@@ -154,7 +154,7 @@ def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
     assert found.p_value == sign_flip([1] * 6 + [-1] * 2 + [-2] * 4) != sign_flip([1] * 6 + [-1] * 6)
 
 
-def test_a_mark_needs_both_a_corrected_p_value_and_an_interval_without_zero():
+def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
     run = score_of("toy", [4, 4, 4])
     plain = compare(run, run)
     apart = Interval(0.1, 0.01, 0.2)

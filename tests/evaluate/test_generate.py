@@ -54,7 +54,7 @@ def test_seeds_depend_on_problem_and_sample_only() -> None:
     assert all(0 <= request.seed < 2**31 for request in wide.values())
 
 
-def test_one_process_at_a_time_and_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
+def test_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     folder, path = tmp_path / "killed", tmp_path / "killed/samples.jsonl"
     process = start("tests.evaluate.scripted_run", str(folder), "0.2")
@@ -90,7 +90,7 @@ def test_failures_are_counted_and_tried_again(tmp_path: Path) -> None:
     assert f"{2 * tired} failed" in shown[-1] and shown[-1].startswith(f"{TOTAL} of {TOTAL} samples")
 
 
-def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path) -> None:
+def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
     broken = ScriptedEngine(answer, fails=lambda r: "no luck" if "What is 2+1?" in r.prompt else None)
     progress = fill(SampleRecord(tmp_path), evaluation(), broken, attempts=2, pause=0.0)
     assert not progress.is_complete and progress.done == TOTAL - 4

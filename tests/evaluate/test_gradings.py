@@ -35,7 +35,7 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 # ---- what a row may say
 
 
-def test_rows_say_how_they_are_graded_and_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH))
     exact, choice, regex, plain = problems
     assert exact.grading == Grading("exact", ignore_case=True)
@@ -48,7 +48,7 @@ def test_rows_say_how_they_are_graded_and_are_written_as_they_are_read(tmp_path:
     assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
 
 
-def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None:
+def test_grading_is_no_part_of_what_is_asked() -> None:
     plain = Problem("a", "What is 1+1?", "2")
     graded = replace(plain, grading=Grading("exact"))
     assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
@@ -162,9 +162,7 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert str(by) == f"strict {GRADER_VERSION}"
 
 
-def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(
-    run_eval: Callable[..., Evaluated], tmp_path: Path
-) -> None:
+def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     rows = [{"id": f"p{n}", "problem": f"{n}?", "answer": str(n)} for n in range(3)]
     path = write(tmp_path / "mine.jsonl", *rows)
     digits = {f"{n}?": f"so\n#### {n}" for n in range(3)}
@@ -185,9 +183,7 @@ def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_co
     assert again.average is not None and again.average.value == pytest.approx(1 / 3)
 
 
-def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
-    run_eval: Callable[..., Evaluated], tmp_path: Path
-) -> None:
+def test_rows_with_an_instruction_are_asked_by_it(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", REGEX | {"instruction": "End with #### and the number."})
     prompts = []
 
@@ -206,7 +202,7 @@ def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
     assert prompts[-1].startswith("Hello.\n")
 
 
-def test_notes_say_how_rows_are_graded_and_that_a_pattern_needs_an_instruction(tmp_path: Path) -> None:
+def test_notes_say_how_rows_are_graded(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
     asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
     engine, by_pattern = ScriptedEngine(lambda request: ""), f"graded by regex {GSM8K!r} compared as math"
@@ -234,9 +230,7 @@ def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("scorer_here", None)
 
 
-def test_a_scorer_grades_what_is_recorded_and_its_code_is_its_version(
-    run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path
-) -> None:
+def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", EXACT, CHOICE)
     (score,) = run_eval(path, lambda request: "Paris or B", grader="scorer_here:score").scores
     assert score.average is not None and score.average.value == 1

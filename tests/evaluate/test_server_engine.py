@@ -318,7 +318,7 @@ def test_an_answer_that_is_none(
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_halves_of_characters_and_commands_to_a_terminal_do_not_come_through(serve: Callable[..., StandIn]) -> None:
+def test_halves_of_characters_and_terminal_codes_are_kept_out(serve: Callable[..., StandIn]) -> None:
     server = serve()
     server.answer = lambda body: (200, said("It is \ud83d 2."))
     engine = ServerEngine(server.address, retries=0)
@@ -329,9 +329,7 @@ def test_halves_of_characters_and_commands_to_a_terminal_do_not_come_through(ser
     assert failed.error == "status 500: ⟨U+001B⟩[2J gone"
 
 
-def test_a_stop_text_that_the_server_leaves_is_cut_and_that_it_goes_away_is_told_per_request(
-    serve: Callable[..., StandIn],
-) -> None:
+def test_a_stop_text_that_the_server_leaves_is_cut(serve: Callable[..., StandIn]) -> None:
     server = serve()
     engine = ServerEngine(server.address, retries=1, pause=0.01)
     server.answer = lambda body: (200, said("It is 2.\n\nProblem: more", finish="length"))

@@ -128,7 +128,7 @@ def test_two_processes_write_what_one_writes(tmp_path: Path, benchmark: Path, mo
     assert settings[0]["engine"] == settings[1]["engine"] and settings[1]["details"]["engines"] == 2
 
 
-def test_a_process_that_is_killed_says_so_and_can_be_started_again(tmp_path: Path) -> None:
+def test_a_killed_process_can_be_started_again(tmp_path: Path) -> None:
     engine = WorkerEngine(LocalModel(str(save_model(tmp_path / "model")), engine="transformers"))
     request = Request("What is 1+1?", seed=1, sampling=Sampling(max_tokens=4))
     with pytest.raises(EngineError, match="exceed the model's 256 positions"):

@@ -169,7 +169,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.usefixtures("a_line_each")
-def test_a_step_asks_the_host_for_nothing_however_many_tokens_end_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA graph must not; sizes that depend on numbers have the host ask for them."""
     step, watched = slots.SlotDecoder._step, Operations()
 
@@ -203,7 +203,7 @@ def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch:
     assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
 
-def test_a_model_generates_one_thing_at_a_time_and_gets_its_own_attention_back() -> None:
+def test_a_model_gets_its_own_attention_back() -> None:
     model = make_model()
     before = model.config._attn_implementation
     for close in (False, True):
@@ -360,9 +360,7 @@ def test_gpu_texts_are_those_of_generate(name: str) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_draws_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpu_a_model_that_asks_the_host_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = make_model().float().cuda(), slots.SlotDecoder._run_model
 
     decoders: set[slots.SlotDecoder] = set()
