@@ -8,7 +8,6 @@ import gzip
 import json
 import math
 import random
-import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -84,14 +83,6 @@ def test_an_id_may_be_used_again_for_another_problem_only(tmp_path: Path) -> Non
         read_problems(write(path, ROW, ROW))
 
 
-def test_problems_survive_being_written(tmp_path: Path) -> None:
-    problems = [Problem("a", "What\u2028is {0}?", "2", True, 1e-3, 0.1, "%"), Problem("b", "\U0001f600", "\\pi")]
-    path = tmp_path / "problems.jsonl"
-    path.write_bytes(write_problems(problems))
-    assert read_problems(path) == problems
-    assert fingerprint(problems) != fingerprint(problems[::-1])
-
-
 @pytest.mark.parametrize(
     ("row", "says"),
     [
@@ -135,13 +126,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["...jsonl", "....jsonl.gz", "..", ".", "", "a/..", "/"])
-def test_a_file_that_would_be_recorded_outside_its_folder_is_refused(name: str) -> None:
+def test_a_name_outside_its_folder_is_refused(name: str) -> None:
     with pytest.raises(DataError, match="leaves no name to record it under"):
         benchmark_name(name)
     assert benchmark_name("../a/b.jsonl") == "b" and benchmark_name(".jsonl") == ".jsonl"
 
 
-def test_subject_and_level_are_kept_and_are_no_part_of_what_was_asked(tmp_path: Path) -> None:
+def test_subject_and_level_are_kept_beside_what_was_asked(tmp_path: Path) -> None:
     rows = [ROW | {"subject": "Algebra", "level": 2}, ROW | {"id": "b", "subject": ["Algebra"]}]
     path = write(tmp_path / "mine.jsonl", *rows)
     problems = read_problems(path)
@@ -266,13 +257,6 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
         [Problem("gsm8k-0", "1+1?", "1002")],
     ),
 }
-
-
-def test_every_benchmark_is_tested_and_names_a_commit() -> None:
-    assert HUB.keys() == BENCHMARKS.keys()
-    for name, benchmark in BENCHMARKS.items():
-        assert re.fullmatch("[0-9a-f]{40}", benchmark.revision)
-        assert describe_source(name).endswith(f"({benchmark.split}) at {benchmark.revision}")
 
 
 @pytest.mark.parametrize("name", HUB)

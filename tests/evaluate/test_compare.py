@@ -1,7 +1,6 @@
 """Paired comparison: p-values against scipy and against each other, flips, Holm, and when a mark is earned."""
 
 import dataclasses
-import itertools
 import json
 
 import numpy as np
@@ -85,15 +84,6 @@ def test_holm_by_hand():
         holm([1.5])
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_lies_between_no_correction_and_bonferroni(p_values):
-    corrected = holm(p_values)
-    for p, adjusted in zip(p_values, corrected, strict=True):
-        assert p <= adjusted <= min(1.0, len(p_values) * p) + 1e-15
-    pairs = sorted(zip(p_values, corrected, strict=True))
-    assert all(a[1] <= b[1] for a, b in itertools.pairwise(pairs))
-
-
 def test_a_comparison_by_hand():
     before, after = score_of("toy", [0, 8, 4, 1, 3]), score_of("toy", [6, 2, 5, 1, 5])
     found = compare(before, after, resamples=500)
@@ -109,32 +99,6 @@ def test_a_comparison_by_hand():
     assert not found.significant
     record = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert record["significant"] is False and record["better"][0]["problem"] == "p000"
-
-
-def test_pairing_sees_what_unpaired_intervals_cannot():
-    """A quarter of the problems gains one sample of 8: inside both intervals, and still certain."""
-    counts = [min(7, count) for count in random_counts(120, seed=5)]
-    a, b = score_of("toy", counts), score_of("toy", [n + (i % 4 == 0) for i, n in enumerate(counts)])
-    assert a.average.high > b.average.value
-    assert compare(a, b, resamples=500).significant
-
-
-def test_swapping_the_runs_turns_the_sign():
-    """So a table of pairs needs each pair once."""
-    a, b = score_of("toy", random_counts(50, seed=1)), score_of("toy", random_counts(50, seed=1, shift=0.7))
-    forward, backward = compare(a, b, resamples=2000), compare(b, a, resamples=2000)
-    there, back = forward.difference, backward.difference
-    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-12)
-    assert forward.p_value == backward.p_value
-    assert {flip.problem for flip in forward.better} == {flip.problem for flip in backward.worse}
-
-
-@pytest.mark.parametrize("metric", ["average", "pass@8", "pass@3", "majority@8", "majority@3", "greedy", "tokens"])
-def test_a_run_does_not_differ_from_itself(metric):
-    run = score_of("toy", random_counts(40, seed=2))
-    found = compare(run, run, metric, resamples=100)
-    assert found.p_value == 1 and not found.significant and not found.better and not found.worse
-    assert found.difference.low <= 0 <= found.difference.high
 
 
 def test_false_alarms_are_as_rare_as_promised():
@@ -190,7 +154,7 @@ def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
     assert found.p_value == sign_flip([1] * 6 + [-1] * 2 + [-2] * 4) != sign_flip([1] * 6 + [-1] * 6)
 
 
-def test_a_mark_needs_both_a_corrected_p_value_and_an_interval_without_zero():
+def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
     run = score_of("toy", [4, 4, 4])
     plain = compare(run, run)
     apart = Interval(0.1, 0.01, 0.2)

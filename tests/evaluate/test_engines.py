@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,13 +133,6 @@ def test_every_stop_token_ends_a_text(whose: str) -> None:
     assert completion.text == make_tokenizer().decode(tokens[: tokens.index(stop)])
 
 
-def test_an_eos_that_is_no_token_is_refused() -> None:
-    model = make_model()
-    model.generation_config.eos_token_id = {"a": 1}
-    with pytest.raises(UsageError, match=r"eos_token_id of the generation config of .* must be token ids"):
-        TransformersEngine(model, make_tokenizer())
-
-
 def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
     requests = make_requests(samples=20)
     free = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
@@ -213,31 +205,3 @@ def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     assert [whole[at].text for at in greedy] == [plain[at].text.rstrip("\ufffd") for at in greedy]
     with pytest.raises(EngineError, match="max_tokens: 250 new tokens"):
         next(engine.generate(make_requests(max_tokens=250)))
-
-
-def test_rows_keep_to_the_share_of_a_gpu_that_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = TransformersEngine(make_model(), make_tokenizer())
-    engine.gpu_memory = 0.25
-    on_a_gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"), dtype=torch.bfloat16, config=engine.model.config)
-    monkeypatch.setattr(engine, "model", on_a_gpu)
-    free = 1 << 32
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1 << 32))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 0)
-    shared = engine._rows_that_fit(2000, 20000)
-    engine.gpu_memory = 1.0
-    whole = engine._rows_that_fit(2000, 20000)
-    assert 1 < shared < whole < 2048 and shared / whole == pytest.approx(0.25 / 0.8, rel=0.05)
-    engine.gpu_memory, free = 0.25, 1 << 29
-    assert engine._rows_that_fit(2000, 20000) < shared  # others have taken the rest
-
-
-def test_the_advice_fits_the_longest_prompt_and_comes_before_anything_is_done() -> None:
-    engine = TransformersEngine(make_model(), make_tokenizer())
-    requests = make_requests(samples=1, max_tokens=250)
-    room = 256 - max(len(request.tokens or ()) for request in requests)
-    with pytest.raises(EngineError, match=rf"max_tokens: 250 new tokens after the longest .*; use at most {room}$"):
-        engine.check(requests)
-    engine.check(make_requests(samples=1, max_tokens=room))
-    with pytest.raises(EngineError, match="leaves no room for an answer"):
-        engine.check(make_requests(problems=["1" * 300, "?"]))

@@ -1,7 +1,6 @@
 """Filling a record: the protocol, going on after a kill, failures, and what is refused."""
 
 import os
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
-from trimsft.evaluate.generate import Progress, fill, sample_seed
+from trimsft.evaluate.generate import fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
@@ -55,7 +54,7 @@ def test_seeds_depend_on_problem_and_sample_only() -> None:
     assert all(0 <= request.seed < 2**31 for request in wide.values())
 
 
-def test_one_process_at_a_time_and_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
+def test_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     folder, path = tmp_path / "killed", tmp_path / "killed/samples.jsonl"
     process = start("tests.evaluate.scripted_run", str(folder), "0.2")
@@ -91,7 +90,7 @@ def test_failures_are_counted_and_tried_again(tmp_path: Path) -> None:
     assert f"{2 * tired} failed" in shown[-1] and shown[-1].startswith(f"{TOTAL} of {TOTAL} samples")
 
 
-def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path) -> None:
+def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
     broken = ScriptedEngine(answer, fails=lambda r: "no luck" if "What is 2+1?" in r.prompt else None)
     progress = fill(SampleRecord(tmp_path), evaluation(), broken, attempts=2, pause=0.0)
     assert not progress.is_complete and progress.done == TOTAL - 4
@@ -155,15 +154,3 @@ def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(EngineError, match="answers request 0 twice"):
         fill(SampleRecord(tmp_path), evaluation(), Twice(answer))
-
-
-def test_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 110.0)
-    progress = Progress(total=4000, resumed=1000, started=100.0)
-    assert progress.line() == "1,000 of 4,000 samples"
-    progress.generated, progress.tokens = 20, 5000
-    assert progress.line() == "1,020 of 4,000 samples, 2/s, 500 tokens/s, 24:50 left"
-    progress.generated = 8
-    assert progress.line().endswith("1:02:20 left")
-    progress.generated = 7  # too few to tell
-    assert progress.line().endswith("500 tokens/s")

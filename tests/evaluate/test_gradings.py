@@ -1,7 +1,6 @@
 """Benchmarks that are no boxed mathematics: what a row may say, what is asked, and how it is graded again."""
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,19 +13,10 @@ from trimsft.errors import DataError, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.problems import (
-    Problem,
-    describe_gradings,
-    fingerprint,
-    grading_fingerprint,
-    read_problems,
-    write_problems,
-)
+from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
 from trimsft.evaluate.scores import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
-from trimsft.report.page.answers import problem_rows
-from trimsft.report.runs import read_runs
 
 from .scripted import ScriptedEngine
 
@@ -45,7 +35,7 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 # ---- what a row may say
 
 
-def test_rows_say_how_they_are_graded_and_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH))
     exact, choice, regex, plain = problems
     assert exact.grading == Grading("exact", ignore_case=True)
@@ -58,7 +48,7 @@ def test_rows_say_how_they_are_graded_and_are_written_as_they_are_read(tmp_path:
     assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
 
 
-def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None:
+def test_grading_is_no_part_of_what_is_asked() -> None:
     plain = Problem("a", "What is 1+1?", "2")
     graded = replace(plain, grading=Grading("exact"))
     assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
@@ -91,12 +81,6 @@ def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None
 def test_rows_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_problems(write(tmp_path / "mine.jsonl", row))
-
-
-def test_all_rows_have_the_same_instruction(tmp_path: Path) -> None:
-    rows = [EXACT | {"instruction": text, "problem": text} for text in ("Be brief.", "Be kind.")]
-    with pytest.raises(DataError, match=r"'instruction' must be the same in all rows, got 'Be brief.' and 'Be kind.'"):
-        read_problems(write(tmp_path / "mine.jsonl", *rows))
 
 
 def test_options_grade_rows_that_say_nothing(tmp_path: Path) -> None:
@@ -178,19 +162,7 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert str(by) == f"strict {GRADER_VERSION}"
 
 
-def test_votes_for_any_of_several_golds_win(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    path = write(tmp_path / "roots.jsonl", {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]})
-    votes = iter(("3", r"\frac62", "2", "4"))
-    (score,) = run_eval(path, lambda request: rf"\boxed{{{next(votes)}}}", samples=4, greedy=False).scores
-    assert score.statuses == {"correct": 3, "wrong": 1}
-    assert (score.per_problem[0].right, score.per_problem[0].wrong) == ((1, 2), (1,))
-    assert score.majority_at[4].value == 1.0
-    assert [row.answer for row in problem_rows(read_runs({"run": tmp_path / "run"}), ["roots"])] == ["2 or 3"]
-
-
-def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(
-    run_eval: Callable[..., Evaluated], tmp_path: Path
-) -> None:
+def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     rows = [{"id": f"p{n}", "problem": f"{n}?", "answer": str(n)} for n in range(3)]
     path = write(tmp_path / "mine.jsonl", *rows)
     digits = {f"{n}?": f"so\n#### {n}" for n in range(3)}
@@ -211,9 +183,7 @@ def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_co
     assert again.average is not None and again.average.value == pytest.approx(1 / 3)
 
 
-def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
-    run_eval: Callable[..., Evaluated], tmp_path: Path
-) -> None:
+def test_rows_with_an_instruction_are_asked_by_it(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", REGEX | {"instruction": "End with #### and the number."})
     prompts = []
 
@@ -232,7 +202,7 @@ def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
     assert prompts[-1].startswith("Hello.\n")
 
 
-def test_notes_say_how_rows_are_graded_and_that_a_pattern_needs_an_instruction(tmp_path: Path) -> None:
+def test_notes_say_how_rows_are_graded(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
     asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
     engine, by_pattern = ScriptedEngine(lambda request: ""), f"graded by regex {GSM8K!r} compared as math"
@@ -249,12 +219,6 @@ def test_notes_say_how_rows_are_graded_and_that_a_pattern_needs_an_instruction(t
         run._prompts(fixed, engine, instructed)
 
 
-def test_many_gradings_are_described_in_one_short_line() -> None:
-    problems = [Problem(str(n), "?", "1", grading=Grading("regex", pattern=f"{n}(.*)")) for n in range(5)]
-    assert re.fullmatch(r"5 gradings \(regex; [0-9a-f]{12}\)", described := describe_gradings(problems))
-    assert describe_gradings(problems[::-1]) == described != describe_gradings([*problems, Problem("a", "?", "1")])
-
-
 # ---- a scorer of one's own
 
 
@@ -266,9 +230,7 @@ def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("scorer_here", None)
 
 
-def test_a_scorer_grades_what_is_recorded_and_its_code_is_its_version(
-    run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path
-) -> None:
+def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", EXACT, CHOICE)
     (score,) = run_eval(path, lambda request: "Paris or B", grader="scorer_here:score").scores
     assert score.average is not None and score.average.value == 1

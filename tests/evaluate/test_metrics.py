@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
@@ -23,10 +23,6 @@ def same_value(a: str, b: str) -> bool:
 def crooked(a: str, b: str) -> bool:
     """Neither symmetric nor transitive, as real graders are."""
     return (a, b) in {("1/2", "0.5"), ("0.5", "1/2"), ("0.5", "50%"), ("50%", "0.5"), ("2", "x")}
-
-
-def test_equivalent_answers_share_a_cluster_and_the_rest_have_their_own():
-    assert cluster(["2", "1/2", "0.5", None, "7", "2.0", "2"], same_value) == [0, 1, 1, None, 2, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +99,6 @@ def test_pass_at_k_is_the_hypergeometric_chance_of_any(n, correct, k):
     assert pass_at_k(n, correct, k) == pytest.approx(hypergeom(n, correct, k).sf(0), rel=1e-11)
 
 
-@given(st.integers(1, 70), st.data())
-def test_pass_at_k_grows_with_k_and_starts_at_the_average(n, data):
-    correct = data.draw(st.integers(0, n))
-    curve = [pass_at_k(n, correct, k) for k in range(1, n + 1)]
-    assert curve[0] == correct / n
-    assert all(a <= b for a, b in itertools.pairwise(curve))
-    assert curve[-1] == (correct > 0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,39 +138,7 @@ def test_majority_is_the_average_over_every_subset(ballot, data):
     assert majority_at_k(clusters, k, correct=correct) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
-@given(votes(most=30), st.data())
-def test_order_and_names_of_the_clusters_do_not_matter(ballot, data):
-    clusters, correct = ballot
-    k, n = data.draw(st.integers(1, len(clusters))), len(clusters)
-    renamed = [None if vote is None else 10 - vote for vote in data.draw(st.permutations(clusters))]
-    expected = majority_at_k(clusters, k, correct=correct)
-    assert majority_at_k(renamed, k, correct={10 - n: right for n, right in correct.items()}) == expected
-    alone = majority_at_k(clusters, n, correct=correct)
-    assert majority_at_k([*clusters, None], n + 1, correct=correct) == pytest.approx(alone, rel=1e-13)
-    average = sum(vote is not None and correct[vote] for vote in clusters) / n
-    assert majority_at_k(clusters, 1, correct=correct) == pytest.approx(average, rel=1e-14)
-
-
-@settings(max_examples=8)
-@given(st.lists(st.integers(0, 9), min_size=64, max_size=64))
-def test_the_chances_of_64_samples_add_up(clusters):
-    """The chances that each cluster wins add up to 1, so that right for all but one is 1 minus right for that one."""
-    for k in (2, 31, 64):
-        shares = [
-            majority_at_k(clusters, k, correct={other: other == number for other in range(10)}) for number in range(10)
-        ]
-        assert sum(shares) == pytest.approx(1, rel=1e-12)
-        rest = majority_at_k(clusters, k, correct={other: other != 0 for other in range(10)})
-        assert rest == pytest.approx(1 - shares[0], rel=1e-12)
-
-
-def test_two_clusters_are_hypergeometric():
-    """With 40 right and 24 wrong votes, 9 of 64 samples elect the right one when 5 or more of them are right."""
-    found = majority_at_k([0] * 40 + [1] * 24, 9, correct={0: True, 1: False})
-    assert found == pytest.approx(hypergeom(64, 40, 9).sf(4), rel=1e-12)
-
-
-def test_the_curve_of_a_thousand_samples_is_finite_and_cannot_be_changed():
+def test_the_curve_of_a_thousand_samples_is_finite():
     curve = majority_curve((40,), (39, 1), 1000)
     assert np.isfinite(curve).all() and curve[-1] == 1 and curve[0] == pytest.approx(0.04)
     with pytest.raises(ValueError, match="read-only"):  # it is cached

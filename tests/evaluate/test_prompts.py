@@ -15,7 +15,7 @@ EOS, START, END = 0, 1, 2
 QWEN = f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_auto_takes_the_chat_template_of_a_family_it_does_not_know() -> None:
+def test_auto_takes_the_chat_template_of_an_unknown_family() -> None:
     tokenizer = make_tokenizer()
     prompts = make_prompts(["1+1?", "2+2?"], tokenizer)
     assert prompts.template == "chat" and prompts.example == QWEN

@@ -210,7 +210,7 @@ def test_a_complete_record_is_graded_again_without_an_engine(
         evaluate_model("m", str(benchmark), seed=3, **asked)
 
 
-def test_a_second_start_grades_nothing_and_growth_only_what_is_new(
+def test_only_what_is_new_is_graded(
     recorded: Evaluated, run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     graded: list[str] = []

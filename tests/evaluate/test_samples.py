@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
@@ -73,15 +71,6 @@ def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     assert sample("b", GREEDY).greedy and not sample("a", 1).truncated
 
 
-@given(text=st.text(max_size=20))
-def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    record = SampleRecord(tmp_path_factory.mktemp("record"))
-    record.append(sample("a", 0, text))
-    record.close()
-    assert list(SampleRecord(record.folder)) == [sample("a", 0, text)]
-    assert len((record.folder / "samples.jsonl").read_bytes().splitlines()) == 1
-
-
 def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
     record.append(sample("a", 0))
     with pytest.raises(RunError, match="sample 0 of 'a' is recorded already"):
@@ -94,15 +83,6 @@ def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
     path.write_text('{"problem": "a"}\n')
     with pytest.raises(RunError, match="line 1: sample: field required"):
         list(SampleRecord(record.folder))
-
-
-def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) -> None:
-    assert record.missing([Key("a", 0)]) == [("a", 0)]
-    other = SampleRecord(record.folder)
-    other.append(sample("a", 0))
-    other.close()
-    with record.lock():
-        assert record.missing([Key("a", 0)]) == []
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,7 @@ def test_the_same_options_pass_where_they_have_an_effect() -> None:
     settings(**SERVER, engine="server", seed=1)
 
 
-def test_paths_may_be_given_as_texts() -> None:
-    given = {"out": "run", "data_dir": "data", "few_shot": "shots.jsonl"}
-    assert settings(**given) == settings(**{name: Path(text) for name, text in given.items()})
-
-
-def test_what_only_the_model_shows_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="revision: has no effect on a local folder, got 'abc'"):
         make_engine(settings(model=str(tmp_path), revision="abc", engine="transformers"))
     with pytest.raises(UsageError, match=r"gpu_memory: has no effect without a GPU, got 0\.5"):

@@ -122,13 +122,6 @@ def test_a_stop_text_ends_the_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(free) > 20
 
 
-def test_filters_hold_row_by_row() -> None:
-    model = make_model()
-    samplings = [Sampling(max_tokens=8, **filters) for filters in ({"top_k": 2}, {"top_p": 0.3}, {})] * 3
-    requests = [Request("", seed, sampling, (5, 6, 7)) for seed, sampling in enumerate(samplings)]
-    assert complete(model, requests) == complete(model, requests, decoding="batches")
-
-
 @pytest.mark.parametrize(("short", "factor"), [(1, 1.0), (0, torch.nan)])
 def test_wrong_logits_are_found_out(short: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     right = attention.attend
@@ -176,7 +169,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.usefixtures("a_line_each")
-def test_a_step_asks_the_host_for_nothing_however_many_tokens_end_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA graph must not; sizes that depend on numbers have the host ask for them."""
     step, watched = slots.SlotDecoder._step, Operations()
 
@@ -210,17 +203,7 @@ def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch:
     assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
 
-def test_the_model_is_left_as_it_was() -> None:
-    for decoding in ("slots", "batches"):
-        model = make_model().train()
-        model.generation_config.eos_token_id, model.generation_config.top_k = [0, 7], 5
-        first = complete(model, make_requests(), decoding=decoding)
-        assert model.training
-        assert (model.generation_config.eos_token_id, model.generation_config.top_k) == ([0, 7], 5)
-        assert complete(model, make_requests(), decoding=decoding) == first
-
-
-def test_a_model_generates_one_thing_at_a_time_and_gets_its_own_attention_back() -> None:
+def test_a_model_gets_its_own_attention_back() -> None:
     model = make_model()
     before = model.config._attn_implementation
     for close in (False, True):
@@ -277,10 +260,10 @@ def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> N
 
 
 SCALE = 0.2
-TWISTS = {
+SCORE_MODS = {
     "plain": attention.PLAIN,
-    "capped": attention.Twist(cap=1.5),
-    "with sinks": attention.Twist(sinks=torch.linspace(-1, 3, 6)),
+    "capped": attention.ScoreMod(cap=1.5),
+    "with sinks": attention.ScoreMod(sinks=torch.linspace(-1, 3, 6)),
 }
 
 
@@ -290,7 +273,7 @@ def oracle(
     value: torch.Tensor,
     lengths: list[int],
     window: int | None = None,
-    twist: attention.Twist = attention.PLAIN,
+    mod: attention.ScoreMod = attention.PLAIN,
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -300,11 +283,11 @@ def oracle(
         for head in range(query.shape[1]):
             keys, values = (states[row, head // shared, first:length].double().cpu() for states in (key, value))
             scores = keys @ query[row, head].double().cpu() * SCALE
-            if twist.cap is not None:
-                scores = twist.cap * torch.tanh(scores / twist.cap)
+            if mod.cap is not None:
+                scores = mod.cap * torch.tanh(scores / mod.cap)
             total = scores.exp().sum()
-            if twist.sinks is not None:
-                total += twist.sinks[head].double().cpu().exp()
+            if mod.sinks is not None:
+                total += mod.sinks[head].double().cpu().exp()
             out[row, head] = scores.exp() / total @ values
     return out
 
@@ -319,7 +302,7 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
 
 
 @pytest.mark.parametrize(
-    ("window", "twist"),
+    ("window", "mod"),
     [
         (None, "plain"),
         (1, "plain"),
@@ -331,9 +314,9 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
     ],
 )
 @pytest.mark.parametrize("backend", ["masked", "triton"])
-def test_attention_agrees_with_float64(backend: str, window: int | None, twist: str) -> None:
+def test_attention_agrees_with_float64(backend: str, window: int | None, mod: str) -> None:
     query, key, value, lengths, counts = attention_case(torch.float32)
-    extra = TWISTS[twist]
+    extra = SCORE_MODS[mod]
     if backend == "triton":
         from trimsft.evaluate.slots.kernels import attend
 
@@ -377,9 +360,7 @@ def test_gpu_texts_are_those_of_generate(name: str) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_draws_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpu_a_model_that_asks_the_host_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     model, run = make_model().float().cuda(), slots.SlotDecoder._run_model
 
     decoders: set[slots.SlotDecoder] = set()
@@ -405,10 +386,10 @@ def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_dra
 def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> None:
     query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
     error = 1e-5 if dtype == torch.float32 else 2e-2
-    for plain in TWISTS.values():
-        twist = attention.Twist(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
-        found = attention.attend(query, key, value, lengths, SCALE, None, twist).cpu().double()
-        torch.testing.assert_close(found, oracle(query, key, value, counts, None, twist), rtol=error, atol=error)
+    for plain in SCORE_MODS.values():
+        mod = attention.ScoreMod(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
+        found = attention.attend(query, key, value, lengths, SCALE, None, mod).cpu().double()
+        torch.testing.assert_close(found, oracle(query, key, value, counts, None, mod), rtol=error, atol=error)
 
 
 @pytest.mark.gpu

@@ -42,13 +42,13 @@ class Benchmark:
 
     @property
     def source(self) -> str:
-        """Where it comes from, in words."""
+        """Describe where it comes from."""
         config = f"/{self.config}" if self.config else ""
         return f"{self.hub}{config} ({self.split}) at {self.revision}"
 
 
 def _as_integer(value: Any) -> str:
-    """142.0 and 073 as 142 and 73."""
+    """Return 142.0 and 073 as 142 and 73."""
     number = float(value)
     if not number.is_integer():
         raise ValueError(f"{value!r} is no whole number")
@@ -56,7 +56,7 @@ def _as_integer(value: Any) -> str:
 
 
 def _after_hashes(solution: Any) -> str:
-    """The number that ends a solution of GSM8K: `... #### 1,000`."""
+    """Return the number that ends a solution of GSM8K: `... #### 1,000`."""
     _, hashes, answer = str(solution).rpartition("####")
     if not hashes:
         raise ValueError("nothing behind ####")
@@ -64,7 +64,7 @@ def _after_hashes(solution: Any) -> str:
 
 
 def _first_value(values: Any) -> str:
-    """OlympiadBench gives a list of one text, in dollars."""
+    """Return the answer of OlympiadBench, which is in a list of one text, in dollars."""
     text = str(values[0] if isinstance(values, list) else values).strip()
     is_wrapped = len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]
     return text[1:-1].strip() if is_wrapped else text
@@ -117,7 +117,7 @@ def load_benchmark(
     grading: Grading | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
+    """Load the problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
 
     `grading` is that of rows that say nothing of it; `columns` are what a file calls `problem` and `answer`.
     """
@@ -147,7 +147,7 @@ def load_benchmark(
 
 
 def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None) -> str:
-    """Where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
+    """Describe where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if path is not None:
         return str(path)
@@ -158,7 +158,7 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
 
 
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
-    """The local file that a benchmark is read from; None: the hub, or the lab."""
+    """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name = str(name_or_path)
     if _is_path(name):
         path = Path(name).expanduser()
@@ -225,7 +225,7 @@ def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
 
 
 def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | None = None) -> Problem:
-    """A row of a published benchmark as a problem."""
+    """Return a row of a published benchmark as a problem."""
     published = BENCHMARKS[name]
     place = f"{published.hub}, row {number}"
     renamed = {**row, **{field: row.get(column) for field, column in published.columns.items()}}

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trimsft.data.load import is_text
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS
@@ -53,7 +54,7 @@ class Problem:
 
     @property
     def asked(self) -> str:
-        """The problem with its choices under it."""
+        """Return the problem with its choices under it."""
         return "\n".join(
             [self.problem, *(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))]
         )
@@ -64,7 +65,7 @@ class Problem:
 
 
 def benchmark_name(name_or_path: str | Path) -> str:
-    """What a benchmark is called in a run directory: its name, or the file's without the ending."""
+    """Return what a benchmark is called in a run directory: its name, or the file's without the ending."""
     whole = Path(name_or_path).name
     suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
     name = whole[: len(whole) - len(suffix)] or whole
@@ -80,34 +81,28 @@ def benchmark_name(name_or_path: str | Path) -> str:
 def read_problems(
     path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """The problems of a JSON Lines file; an error names the line.
+    """Read the problems of a JSON Lines file; an error names the line.
 
     Args:
         grading: that of rows that say nothing of it.
         columns: what the file calls `problem` and `answer`, where it calls them otherwise.
     """
-    name = benchmark_name(path)
-    places = (
-        (number, _renamed(row, columns or {}, f"{path}, line {number}"), f"{path}, line {number}")
-        for number, row in read_rows(path)
-    )
-    problems = with_distinct_ids(
-        (place, as_problem(row, place, f"{name}-{number}", grading)) for number, row, place in places
-    )
+    name, read = benchmark_name(path), []
+    for number, row in read_rows(path):
+        place = f"{path}, line {number}"
+        for field_name, column in (columns or {}).items():
+            if column not in row:
+                problem = f"{place}: there is no column {column!r}; it has {_columns_of(row)}"
+                raise DataError(problem, field=f"{field_name}_column")
+        renamed = row | {field_name: row[column] for field_name, column in (columns or {}).items()}
+        read.append((place, as_problem(renamed, place, f"{name}-{number}", grading)))
+    problems = with_distinct_ids(read)
     if not problems:
         raise DataError(f"{path}: holds no problems")
-    if (instructions := {problem.instruction for problem in problems}) and len(instructions) > 1:
+    if len(instructions := {problem.instruction for problem in problems}) > 1:
         shown = " and ".join(sorted(map(reprlib.repr, instructions))[:2])
         raise DataError(f"{path}: 'instruction' must be the same in all rows, got {shown}")
     return problems
-
-
-def _renamed(row: dict[str, Any], columns: Mapping[str, str], place: str) -> dict[str, Any]:
-    for field_name, column in columns.items():
-        if column not in row:
-            problem = f"{place}: there is no column {column!r}; it has {_columns_of(row)}"
-            raise DataError(problem, field=f"{field_name}_column")
-    return row | {field_name: row[column] for field_name, column in columns.items()}
 
 
 def _columns_of(row: Mapping[str, Any]) -> str:
@@ -115,22 +110,28 @@ def _columns_of(row: Mapping[str, Any]) -> str:
 
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
-    """JSON Lines that `read_problems` reads back."""
-    return b"".join(_line(_row(problem) | _labels(problem) | _grading_fields(problem)) for problem in problems)
+    """Return JSON Lines that `read_problems` reads back."""
+    lines = []
+    for problem in problems:
+        labels = {"subject": problem.subject, "level": problem.level}
+        given = {name: label for name, label in labels.items() if label is not None}
+        lines.append(_line(_row(problem) | given | _grading_fields(problem)))
+    return b"".join(lines)
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:
-    """SHA-256 of what is asked, in order: problems, answers, and the fields that have always belonged to them."""
-    return _sha256(_row(problem) for problem in problems)
+    """Return the SHA-256 of what is asked, in order: problems, answers, and what belongs to them."""
+    return hashlib.sha256(b"".join(_line(_row(problem)) for problem in problems)).hexdigest()
 
 
 def grading_fingerprint(problems: Iterable[Problem]) -> str:
-    """SHA-256 of the same, and of how the answers are graded."""
-    return _sha256(_row(problem) | _grading_fields(problem) for problem in problems)
+    """Return the SHA-256 of the same, and of how the answers are graded."""
+    lines = (_line(_row(problem) | _grading_fields(problem)) for problem in problems)
+    return hashlib.sha256(b"".join(lines)).hexdigest()
 
 
 def describe_gradings(problems: Iterable[Problem]) -> str:
-    """How answers are graded, for the record; empty where all are boxed mathematics, by a hash where it is long."""
+    """Describe how answers are graded: empty where all are boxed mathematics, by a hash where it is long."""
     gradings = {problem.grading for problem in problems}
     texts = sorted(map(str, gradings))
     if len(texts) > 4:
@@ -139,19 +140,12 @@ def describe_gradings(problems: Iterable[Problem]) -> str:
     return "" if texts == ["math"] else " and ".join(texts)
 
 
-def _sha256(rows: Iterable[Mapping[str, Any]]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(_line(row))
-    return digest.hexdigest()
-
-
 def _line(row: Mapping[str, Any]) -> bytes:
     return (json.dumps(row) + "\n").encode()
 
 
 def _row(problem: Problem) -> dict[str, Any]:
-    """What is asked; older records have fingerprints of these names in this order."""
+    """Return what is asked; fingerprints are of these names in this order."""
     row = {
         "id": problem.id,
         "problem": problem.problem,
@@ -165,13 +159,8 @@ def _row(problem: Problem) -> dict[str, Any]:
     return row | {name: value for name, value in more.items() if value is not None}
 
 
-def _labels(problem: Problem) -> dict[str, str]:
-    labels = {"subject": problem.subject, "level": problem.level}
-    return {name: label for name, label in labels.items() if label is not None}
-
-
 def _grading_fields(problem: Problem) -> dict[str, Any]:
-    """How it is graded, in the fields of a row; none for what a row says nothing of."""
+    """Return how it is graded, in the fields of a row; none for what a row says nothing of."""
     grading = problem.grading
     if grading == Grading() and not problem.choices and problem.instruction is None:
         return {}
@@ -182,7 +171,7 @@ def _grading_fields(problem: Problem) -> dict[str, Any]:
 
 
 def with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    """Another problem under a known id gets a number: the AMC set counts each of its two years from 0."""
+    """Give another problem under a known id a number: the AMC set counts each of its two years from 0."""
     known: dict[str, Problem] = {}
     for place, problem in problems:
         identity, times = problem.id, 1
@@ -196,7 +185,7 @@ def with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
 
 
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
-    """A row as a problem; `grading` is how it is graded where it does not say so itself."""
+    """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
     for name in ("problem", "answer"):
         if row.get(name) is None:
             lacking = f"{place}: no field {name!r}; it has {_columns_of(row)}"
@@ -204,11 +193,11 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
     answers = answer if isinstance(answer, list) else [answer]
     for name, what, holds in (
-        ("problem", "a text", _is_text(problem) and str(problem).strip()),
+        ("problem", "a text", is_text(problem)),
         ("answer", "a text or a number, or a list of such", answers and all(map(_is_answer, answers))),
         ("id", "a text or an integer", identity is None or _is_label(identity)),
         ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
-        ("unit", "a text", not row.get("unit") or _is_text(row["unit"])),
+        ("unit", "a text", not row.get("unit") or is_text(row["unit"])),
     ):
         if not holds:
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
@@ -229,12 +218,12 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
 
 
 def _with_grading(problem: Problem, row: Mapping[str, Any], place: str, default: Grading | None) -> Problem:
-    """The problem with what its row says of grading and choices, or with this default."""
+    """Return the problem with what its row says of grading and choices, or with this default."""
     choices, instruction = row.get("choices"), row.get("instruction")
     is_list = isinstance(choices, list) and 2 <= len(choices) <= len(LETTERS)
     if choices is not None and not (is_list and all(_is_label(one) or isinstance(one, float) for one in choices)):
         raise DataError(f"{place}: 'choices' must be a list of 2 to {len(LETTERS)} texts, got {reprlib.repr(choices)}")
-    if instruction is not None and not _is_text(instruction):
+    if instruction not in (None, "") and not is_text(instruction):
         raise DataError(f"{place}: 'instruction' must be a text, got {reprlib.repr(instruction)}")
     grading = default or Grading()
     if row.get("grading") is not None:
@@ -254,7 +243,7 @@ def _read_grading(row: Mapping[str, Any], place: str) -> Grading:
     given = {name: row[name] for name in ("pattern", "compare", "ignore_case") if row.get(name) is not None}
     for name, value in {"grading": row["grading"], **given}.items():
         kind, what = (bool, "true or false") if name == "ignore_case" else (str, "a text")
-        if not isinstance(value, kind) or (kind is str and not _is_text(value)):
+        if not isinstance(value, kind) or (kind is str and not is_text(value)):
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
     try:
         return Grading(row["grading"], **given)
@@ -263,7 +252,7 @@ def _read_grading(row: Mapping[str, Any], place: str) -> Grading:
 
 
 def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
-    """The letter of the right choice; MMLU gives its number, from 0 on."""
+    """Return the letter of the right choice; MMLU gives its number, from 0 on."""
     letters = LETTERS[: len(choices)] if choices else LETTERS
     is_number = isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(choices)
     letter = letters[answer] if is_number else str(answer).strip().upper()
@@ -273,19 +262,14 @@ def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
     return letter
 
 
-def _is_text(value: Any) -> bool:
-    """Whether it is text that can be written and tokenised: JSON may hold halves of characters."""
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
 def _is_label(value: Any) -> bool:
-    return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
+    return is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _is_answer(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return _is_label(value) and bool(str(value).strip())
+    return _is_label(value)
 
 
 def _one_or_several(answers: Sequence[str]) -> str | tuple[str, ...]:
@@ -306,7 +290,7 @@ def _as_tolerance(value: Any, name: str, place: str) -> float | None:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON Lines file, packed or not, each with the number of its line."""
+    """Yield the objects of a JSON Lines file, packed or not, each with the number of its line."""
     for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
         if not line.strip():
             continue

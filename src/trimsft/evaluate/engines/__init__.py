@@ -90,15 +90,15 @@ class Engine(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What the texts depend on beside the requests, such as model and dtype: may not change within a record."""
+        """Return what the texts depend on beside the requests, such as model and dtype; fixed within a record."""
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What else is worth recording, such as versions; it may change between two starts."""
+        """Return what else is worth recording, such as versions; it may change between two starts."""
 
     @property
     def tokenizer(self) -> Any:
-        """The model's, by which prompts are made; None where only the engine has it, and renders chats itself."""
+        """Return the model's, by which prompts are made; None where only a server has it, and renders chats itself."""
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""

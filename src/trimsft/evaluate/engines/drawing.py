@@ -57,7 +57,7 @@ class Drawer:
             setattr(self, name, getattr(self, name)[rows])
 
     def choose(self, logits: Tensor, step: int | Tensor) -> Tensor:
-        """(rows) the tokens drawn."""
+        """Return (rows) the tokens drawn."""
         if logits.is_cuda and has_triton() and not self._any_filtered and isinstance(step, Tensor):
             from trimsft.evaluate.slots import kernels
 
@@ -65,7 +65,7 @@ class Drawer:
         return self.scores(logits, step).argmax(dim=1)
 
     def scores(self, logits: Tensor, step: int | Tensor) -> Tensor:
-        """(rows, vocabulary) scores whose largest is the token drawn; `step` counts new tokens from 0, or is (rows)."""
+        """Return (rows, vocabulary) scores whose largest is the token drawn; `step` counts from 0, or is (rows)."""
         logits = logits.float()
         if not self._any_sampled:
             return logits
@@ -87,7 +87,7 @@ def _noisy(logits: Tensor, keys: Tensor, step: int | Tensor, inverse: Tensor) ->
 
 
 def exponential(keys: Tensor, step: int | Tensor, size: int) -> Tensor:
-    """(rows, size) exponential variables that depend on a row's key (rows, 2), the step and the column only."""
+    """Return (rows, size) exponential variables that depend on a row's key (rows, 2), step and column only."""
     columns = torch.arange(size, dtype=torch.int32, device=keys.device)[None, :]
     golden = 0x9E3779B9
     if isinstance(step, Tensor):
@@ -118,7 +118,7 @@ def _shift(value: Tensor, bits: int) -> Tensor:
 
 
 def _wrap(value: int) -> int:
-    """The same 32 bits as a signed integer."""
+    """Return the same 32 bits as a signed integer."""
     return ((value + 2**31) % 2**32) - 2**31
 
 

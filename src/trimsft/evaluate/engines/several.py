@@ -187,7 +187,9 @@ class WorkerEngine:
             assert self._process is not None
             self._process.join()
             where = f"GPU {self._gpus}" if self._gpus is not None else "its process"
-            raise EngineError(f"{where}: ended with code {self._process.exitcode}", field="engine") from None
+            hint = "what it printed stands above; a script that starts processes needs if __name__ == '__main__':"
+            problem = f"{where}: ended with code {self._process.exitcode}"
+            raise EngineError(problem, field="engine", hint=hint) from None
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -43,16 +43,16 @@ def attention_of_model(
     scaling: float | None = None,
     **extras: Any,
 ) -> tuple[Tensor, None]:
-    """What a model calls: query (rows, heads, tokens, width), output (rows, tokens, heads, width)."""
+    """Attend as a model calls it: query (rows, heads, tokens, width), output (rows, tokens, heads, width)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if extras.get("position_bias") is not None:
         raise NotImplementedError(f"{type(module).__name__} asks for position_bias")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    twist = Twist(extras.get("softcap"), extras.get("s_aux"))
+    mod = ScoreMod(extras.get("softcap"), extras.get("s_aux"))
     if attention_mask is None or attention_mask.dtype != torch.int32:
-        if not twist.is_none:
-            return _explicit(query, key, value, attention_mask, scale, twist).transpose(1, 2), None
+        if not mod.is_none:
+            return _explicit(query, key, value, attention_mask, scale, mod).transpose(1, 2), None
         made: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **extras
         )
@@ -61,12 +61,12 @@ def attention_of_model(
         raise NotImplementedError(f"{query.shape[2]} new tokens a row; lengths stand for one")
     window = extras.get("sliding_window")
     seen_windows.add(window)
-    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window, twist)
+    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window, mod)
     return out[:, None], None
 
 
 @dataclass(frozen=True, eq=False)
-class Twist:
+class ScoreMod:
     """What some models do to attention scores: cap them softly (Gemma-2), or add one that no key has (gpt-oss)."""
 
     cap: float | None = None
@@ -79,7 +79,7 @@ class Twist:
         return self.cap is None and self.sinks is None
 
 
-PLAIN = Twist()
+PLAIN = ScoreMod()
 
 
 def attend(
@@ -89,9 +89,9 @@ def attend(
     lengths: Tensor,
     scale: float,
     window: int | None = None,
-    twist: Twist = PLAIN,
+    mod: ScoreMod = PLAIN,
 ) -> Tensor:
-    """(rows, heads, width): each row's query over the first `lengths` keys of its own, the last `window` of them.
+    """Return (rows, heads, width): the query of each row over its first `lengths` keys, the last `window` of them.
 
     query (rows, heads, width); key, value (rows, key heads, positions, width), heads a multiple of the key heads.
     """
@@ -99,12 +99,12 @@ def attend(
     if query.is_cuda and has_triton() and is_plain:
         from trimsft.evaluate.slots import kernels
 
-        return kernels.attend(query, key, value, lengths, scale, window, twist.cap, twist.sinks)
-    return _masked(query, key, value, lengths, scale, window, twist)
+        return kernels.attend(query, key, value, lengths, scale, window, mod.cap, mod.sinks)
+    return _masked(query, key, value, lengths, scale, window, mod)
 
 
 def _masked(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None, twist: Twist = PLAIN
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None, mod: ScoreMod = PLAIN
 ) -> Tensor:
     """Any device. The heads that share a key head are queries of it, so that no key is repeated."""
     rows, heads, width = query.shape
@@ -112,15 +112,15 @@ def _masked(
     seen = positions < lengths[:, None]
     if window is not None:
         seen &= positions >= lengths[:, None] - window
-    if not twist.is_none:
-        return _explicit(query[:, :, None], key, value, seen[:, None, None], scale, twist)[:, :, 0]
+    if not mod.is_none:
+        return _explicit(query[:, :, None], key, value, seen[:, None, None], scale, mod)[:, :, 0]
     shared = query.view(rows, key.shape[1], heads // key.shape[1], width)
     out = functional.scaled_dot_product_attention(shared, key, value, attn_mask=seen[:, None, None], scale=scale)
     return out.reshape(rows, heads, value.shape[-1])
 
 
-def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, twist: Twist) -> Tensor:
-    """(rows, heads, tokens, width) with the scores written out, of a few rows at a time; `seen` None is causal."""
+def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, mod: ScoreMod) -> Tensor:
+    """Return (rows, heads, tokens, width) with scores written out, of a few rows at a time; `seen` None is causal."""
     rows, heads, tokens, _ = query.shape
     key_heads, positions = key.shape[1:3]
     if seen is None:
@@ -132,11 +132,11 @@ def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, sc
         part = slice(start, start + at_once)
         shared = query[part].unflatten(1, (key_heads, -1))
         scores = (shared @ key[part, :, None].transpose(-1, -2) * scale).flatten(1, 2)
-        if twist.cap is not None:
-            scores = twist.cap * (scores / twist.cap).tanh()
+        if mod.cap is not None:
+            scores = mod.cap * (scores / mod.cap).tanh()
         scores = scores.masked_fill(~seen[part], -torch.inf)
-        if twist.sinks is not None:
-            sinks = twist.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(scores), -1, tokens, 1)
+        if mod.sinks is not None:
+            sinks = mod.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(scores), -1, tokens, 1)
             scores = torch.cat([scores, sinks], dim=-1)
         wide = torch.promote_types(scores.dtype, torch.float32)
         shares = scores.softmax(dim=-1, dtype=wide)[..., :positions].to(value.dtype)

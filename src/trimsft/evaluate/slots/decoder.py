@@ -96,7 +96,7 @@ class SlotDecoder:
         self.cache.layers.clear()
 
     def _begin(self, waiting: list[Job]) -> None:
-        """The first two steps, held against what the model says without any of this."""
+        """Do the first two steps, held against what the model says without any of this."""
         refuse_other_state(self.model, self.cache.width)
         attention.seen_windows.clear()
         try:
@@ -204,7 +204,7 @@ class SlotDecoder:
         return self._run_model(self.token)
 
     def _run_model(self, token: Tensor) -> Tensor:
-        """(rows, vocabulary) logits after one token more in each row of the cache."""
+        """Return (rows, vocabulary) logits after one token more in each row of the cache."""
         lengths = (self.cache.position + 1).to(torch.int32).view(-1, 1, 1, 1)
         out = self.model(
             input_ids=token[:, None],
@@ -216,7 +216,7 @@ class SlotDecoder:
         return out.logits[:, -1]  # type: ignore[no-any-return]
 
     def _move_on(self) -> None:
-        """An idle row goes on at position 0 of its own slot."""
+        """Move each row on; an idle one goes on at position 0 of its own slot."""
         self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _capture(self) -> None:
@@ -237,7 +237,7 @@ class SlotDecoder:
             self._graph = graph
 
     def _model_asks_the_host(self) -> bool:
-        """Whether it waits for the device in the middle of a step, so that no graph can be captured.
+        """Return whether it waits for the device in the middle of a step, so that no graph can be captured.
 
         Found out by computing the logits once more, which changes nothing. A capture that fails leaves torch's random
         numbers capturing: nobody in this process could draw any more.
@@ -292,7 +292,7 @@ class SlotDecoder:
 
     @torch.inference_mode()
     def _shrink(self) -> None:
-        """Once nobody waits, go on with half the rows as soon as half suffice."""
+        """Go on with half the rows as soon as half suffice, once no job waits."""
         taken = [row for row, job in enumerate(self._jobs) if job is not None]
         rows = len(self._jobs)
         if rows <= LEAST_ROWS or not 0 < len(taken) <= rows // 2:
@@ -317,7 +317,7 @@ class SlotDecoder:
 
 @contextlib.contextmanager
 def _attention(model: Any) -> Iterator[None]:
-    """The model with our attention, and afterwards with its own again."""
+    """Give the model our attention, and afterwards its own again."""
     attention.register()
     before = model.config._attn_implementation
     if before == attention.NAME:

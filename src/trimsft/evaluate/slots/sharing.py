@@ -35,7 +35,7 @@ class SharingDecoder(SlotDecoder):
         self.cache.position, self.cache.range = position, torch.arange(len(position))
 
     def _place(self, rows: Tensor, jobs: Sequence[Job]) -> None:
-        """A line for each prompt."""
+        """Give each prompt a line."""
         first = len(self.cache.position)
         line_of = {prompt: first + number for number, prompt in enumerate(dict.fromkeys(job.prompt for job in jobs))}
         users: dict[tuple[int, ...], list[int]] = {}
