@@ -132,6 +132,17 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
             load_rows(DataConfig(dataset_name=str(path)))
 
 
+def test_tables_that_cannot_be_rendered_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(
+        pa.table({"text": ["a"], "m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(DataError, match=r"a\.parquet: cannot be read \(.*map<string, int64.*\); remove that column"):
+        read_file(tmp_path / "a.parquet")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: Dataset.from_dict({"text": ["a", None, ""]}))
+    with pytest.raises(DataError, match=r"some/data \(train\), row 1: text is missing or empty \(and 1 more rows\)"):
+        load_rows(DataConfig("some/data"))
+
+
 # ---- settings and rows
 
 TRL_ROWS = [
