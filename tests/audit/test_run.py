@@ -4,6 +4,7 @@ import io
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -13,11 +14,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.data.toys import write
-from tests.tokens.tiny import ROWS
+from tests.tokens.tiny import ROWS, make_folder
+from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
+from tests.train.test_forms import CHAT
 from trimsft import cli
 from trimsft.audit import crossfit
 from trimsft.audit.crossfit import deal, read_gaps
 from trimsft.audit.run import AuditFolder, AuditSettings, audit
+from trimsft.audit.suspects import row_spans
+from trimsft.data.chat import TrlEncoder
+from trimsft.data.templates import Rendering
 from trimsft.errors import DataError, RunError, UsageError
 from trimsft.runs import find_weights
 from trimsft.tokens.table import read_token_table
@@ -168,19 +174,15 @@ def test_rows_that_are_not_audited_stay_in_the_copy(model, tmp_path, monkeypatch
 def test_an_audit_of_something_else_is_refused(data, model) -> None:
     settings = quick(data, model)
     audit(settings)
+    before = Path("audit/flagged.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="out: is the folder that the data lies in"):
+        audit(quick("audit/flagged.jsonl", model))
+    assert Path("audit/flagged.jsonl").read_bytes() == before
     with pytest.raises(RunError, match="holds a run with other settings: limit"):
         audit(quick(data, model, limit=3))
     write(data, ROWS[:5])
     with pytest.raises(RunError, match="holds an audit of other rows"):
         audit(settings)
-
-
-def test_data_in_the_folder_itself_is_refused(data, model) -> None:
-    audit(quick(data, model))
-    before = Path("audit/flagged.jsonl").read_bytes()
-    with pytest.raises(UsageError, match="out: is the folder that the data lies in"):
-        audit(quick("audit/flagged.jsonl", model))
-    assert Path("audit/flagged.jsonl").read_bytes() == before
 
 
 def test_what_cannot_be_measured_leaves_nothing(data, model, broken, monkeypatch) -> None:
@@ -226,7 +228,7 @@ def test_bad_usage_is_one_line(data, model, words, message) -> None:
     assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_the_table_fits_80_columns_and_shows_hostile_text_as_text(model, tmp_path, monkeypatch) -> None:
+def test_the_table_fits_80_columns_and_hides_nothing(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     rows = [{"problem": "?", "solution": "\x1b[31m[bold]so\u202e[/bold] " * 3 + "it is so\n" * 5}] * 2
@@ -237,3 +239,56 @@ def test_the_table_fits_80_columns_and_shows_hostile_text_as_text(model, tmp_pat
     assert "⟨U+" in result.stdout and "[bold" in result.stdout
     told = json.loads(run(tmp_path / "x.jsonl", "--model", model, "--no-training", "--threshold", 90, "--json").stdout)
     assert told["suspects"] == [] and told["rows"] == 2 and Path(told["data"]).exists()
+
+
+# ---- other forms than problem and solution
+
+CHATS = [
+    {"conversations": [{"from": "human", "value": row["problem"]}, {"from": "gpt", "value": row["solution"]}], "id": 7}
+    for row in ROWS[:6]
+]
+
+
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("models") / "chatty", chat=CHAT)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_answers_of_chats_are_judged_and_found_again(training, chatty, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write(tmp_path / "chats.jsonl", CHATS)
+    result = audit(quick(data, chatty, threshold=LOW, training=training, assistant_only_loss=True))
+    flagged = lines(result.folder.flagged_path)
+    assert [{name: row[name] for name in ("conversations", "id")} for row in flagged] == CHATS
+    assert result.flagged == list(range(len(CHATS))) and result.suspects[0].place.startswith("chats.jsonl, line ")
+    for one in result.suspects:
+        problem, solution = (turn["value"] for turn in CHATS[one.row]["conversations"])  # type: ignore[index, union-attr]
+        before = f"[user]{problem}<end>[assistant]"
+        assert (before + solution + "<end>")[one.start : one.end] == one.text and one.start >= len(before)
+    assert all((one.gap_after is None) != training for one in result.suspects)
+    if training:
+        kept = lines(result.folder.fold(1).path / "rows.jsonl")
+        assert [list(row) for row in kept] == [["messages"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"prompt": "It is s", "completion": "o. €5"}, "It is so. €5<eos>"),
+        ({"text": "It is so."}, "It is so.<eos>"),
+        ({"input_ids": make_byte_tokenizer(adds_bos=True)("It is €5")["input_ids"]}, "<bos>It is €5"),
+    ],
+)
+def test_tokens_of_other_forms_stand_in_the_text_of_the_row(row: Any, text: str, tmp_path) -> None:
+    tokenizer = make_byte_tokenizer(adds_bos=True)
+    whole, spans = row_spans(row, tokenizer, Rendering())
+    assert whole == text
+    trained = [token for token, is_trained in zip(*TrlEncoder(tokenizer).encode(row), strict=True) if is_trained]
+    assert len(spans) == len(trained) and spans[-1][1] == len(text)
+    words = [
+        (token, span) for token, span in zip(trained, spans, strict=True) if "\ufffd" not in tokenizer.decode(token)
+    ]
+    assert words and all(
+        tokenizer.decode(token).strip() in (whole[slice(*span)].strip(), "<bos>") for token, span in words
+    )

@@ -22,11 +22,11 @@ from trimsft.data.encode import (
     load_training_data,
     measure_lengths,
 )
-from trimsft.data.load import DataConfig, OverlapReport, find_overlap, read_benchmarks, read_file
+from trimsft.data.load import DataConfig, OverlapReport, find_overlap, read_benchmarks
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError, UsageError
 
-from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
+from .toys import CHAT, ROWS, local, make_tokenizer, split, write
 
 ODD = [
     {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
@@ -76,7 +76,7 @@ def test_eos_is_trained_once_and_spaces_stay(solution: str, trained: str) -> Non
     assert split(tokenizer, one(tokenizer, solution=solution))[1] == trained
 
 
-def test_tokenizers_with_ideas_of_their_own_and_one_without_eos() -> None:
+def test_tokenizers_that_add_cut_and_pad_and_one_without_eos() -> None:
     """They add eos to prompts, or cut and pad; one column of the result is trained on."""
     tokenizer = make_tokenizer()
     special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
@@ -141,7 +141,7 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
             }
 
 
-def test_rows_are_counted_and_one_that_cannot_be_rendered_is_named() -> None:
+def test_a_row_that_cannot_be_rendered_is_named() -> None:
     assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
     for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
         with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution) \(and 1 more rows\), got "):
@@ -176,19 +176,10 @@ def test_equal_but_for_case_spaces_and_punctuation() -> None:
     assert report == OverlapReport(checked=6, per_benchmark={"one": 2, "two": 4}, rows=(0, 1, 2, 4))
 
 
-@pytest.mark.parametrize(
-    ("problems", "says"),
-    [
-        (["a"], "none of 1 training problems is also a benchmark problem (one 0)"),
-        (["a", "x"], "1 of 2 training problems is also a benchmark problem (one 1): row 1"),
-        (
-            ["x"] * 1500,
-            "1,500 of 1,500 training problems are also benchmark problems (one 1,500): rows 0, 1, 2, 3, 4, ...",
-        ),
-    ],
-)
-def test_says_how_many_and_which(problems: list[str], says: str) -> None:
-    assert str(find_overlap(problems, {"one": ["x"]})) == says
+def test_a_report_says_how_many_and_which() -> None:
+    none, many = (str(find_overlap(problems, {"one": ["x"]})) for problems in (["a"], ["x"] * 1500))
+    assert none == "none of 1 training problems is also a benchmark problem (one 0)"
+    assert many.endswith("training problems are also benchmark problems (one 1,500): rows 0, 1, 2, 3, 4, ...")
 
 
 def test_reads_every_benchmark_of_a_folder(tmp_path: Path) -> None:
@@ -220,21 +211,6 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) 
     assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
     with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
         load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
-
-
-@needs_shared
-def test_of_the_real_mix_one_row_is_left() -> None:
-    """It was made without duplicates; this one differs from a benchmark in spaces within a formula."""
-    benchmarks = read_benchmarks(SHARED / "data/benchmarks")
-    assert {"math500": 500, "gsm8k": 1319}.items() <= {n: len(p) for n, p in benchmarks.items()}.items()
-    problems = [*read_file(SHARED / "data/train/numina_style_mix_20k.jsonl.gz").column("problem")]
-    report = find_overlap(problems, benchmarks)
-    assert report.rows == (2200,)
-    assert report.per_benchmark == {**dict.fromkeys(benchmarks, 0), "olympiadbench": 1}
-    injected = [*problems, benchmarks["math500"][3].upper(), benchmarks["aime24"][0] + " ."]
-    report = find_overlap(injected, benchmarks)
-    assert report.rows == (2200, 20000, 20001)
-    assert (report.per_benchmark["math500"], report.per_benchmark["aime24"]) == (1, 1)
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:

@@ -155,7 +155,7 @@ def test_each_family_is_known_by_its_tokenizer(
         assert replace(prompts, notes=named.notes) == named
 
 
-def test_a_system_prompt_of_ones_own_finds_a_template_that_has_a_place_for_it() -> None:
+def test_a_given_system_prompt_needs_a_template_with_a_place() -> None:
     prompts = make_prompts(["1+1?"], tokenizer_of(QWEN, DEFAULT + CHATML + ASSISTANT), system_prompt="Be brief.")
     assert prompts.template == "chat" and "system\nBe brief.<|im_end|>" in prompts.example
     assert "qwen-boxed would be the published one, but" in prompts.notes[0]
@@ -163,7 +163,7 @@ def test_a_system_prompt_of_ones_own_finds_a_template_that_has_a_place_for_it() 
 
 
 @pytest.mark.parametrize("chat", [NO_SYSTEM, "[{{ messages[-1]['content'] }}]"])
-def test_a_chat_without_system_messages_carries_the_instruction_in_the_users(chat: str) -> None:
+def test_without_system_messages_the_user_gives_the_instruction(chat: str) -> None:
     tokenizer = tokenizer_of(["<eos>"], chat)
     prompts = make_prompts(["1+1?"], tokenizer)
     assert prompts.example == f"[1+1?\n{ASK}]"

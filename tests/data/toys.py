@@ -1,18 +1,14 @@
-"""Tokenizers and data small enough to make in a test, and the project's shared data where it is there."""
+"""Tokenizers and data small enough to make in a test."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from trimsft.data.load import DataConfig
-
-SHARED = Path(__file__).parents[3] / "shared"
-needs_shared = pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="the shared data is not here")
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<end>{% endfor %}"

@@ -170,7 +170,7 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     """
     from trimsft.audit.crossfit import measure, read_gaps
     from trimsft.audit.suspects import find_suspects
-    from trimsft.data.encode import load_tokenizer
+    from trimsft.data.encode import fingerprint_rows, load_tokenizer
 
     rows, loaded = settings.read()
     rows = rows[: settings.limit]
@@ -186,7 +186,13 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     with ExitStack() as held:
         held.enter_context(folder.lock())
         held.callback(_leave_no_trace, folder, made)
-        _settle(folder, rows, settings)
+        given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
+        folder.settle_config(given, harmless=HARMLESS)
+        data = {"name": settings.data, "rows": len(rows), "fingerprint": fingerprint_rows(rows)}
+        if folder.read_manifest().get("data", data)["fingerprint"] != data["fingerprint"]:
+            problem = f"{folder.path} holds an audit of other rows: {settings.data} has changed since"
+            raise RunError(problem, hint="choose another folder")
+        folder.write_manifest(**environment(), model={"name": settings.model}, data=data, finished=None)
         rendering = measure(folder, rows, settings, on_progress)
         gaps = read_gaps(folder, settings, len(rows))
         scores, suspects = find_suspects(
@@ -221,20 +227,6 @@ def _leave_no_trace(folder: AuditFolder, made: list[Path]) -> None:
     for path in made:
         with suppress(OSError):  # what holds something else stays
             path.rmdir()
-
-
-def _settle(folder: AuditFolder, rows: list[dict[str, Any]], settings: AuditSettings) -> None:
-    """Write down what is audited; another audit in the same folder is refused."""
-    from trimsft.data.encode import fingerprint_rows
-
-    given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
-    folder.settle_config(given, harmless=HARMLESS)
-    data = {"name": settings.data, "rows": len(rows), "fingerprint": fingerprint_rows(rows)}
-    before = folder.read_manifest().get("data", data)
-    if before["fingerprint"] != data["fingerprint"]:
-        problem = f"{folder.path} holds an audit of other rows: {settings.data} has changed since"
-        raise RunError(problem, hint="choose another folder")
-    folder.write_manifest(**environment(), model={"name": settings.model}, data=data, finished=None)
 
 
 def _write(

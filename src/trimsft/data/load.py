@@ -321,8 +321,15 @@ def _join(sources: list[Source]) -> Dataset:
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets
 
-    for source in sources:
-        _refuse_gaps(source)
+    for source in sources:  # a row without what its form needs would break somewhere inside TRL
+        needed, records = FORMS[find_form(source.columns) or ""], source.records
+        if not isinstance(records, list) and not any(records.data.column(name).null_count for name in needed):
+            continue  # a table's own counts say so, without reading it
+        values = zip(*map(source.column, needed), strict=True)
+        empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
+        if empty:
+            more = and_more(len(empty), "rows")
+            raise DataError(f"{empty[0]}: {' or '.join(needed)} is missing or empty{more}")
     where = ", ".join(source.name for source in sources)
     try:
         if all(isinstance(source.records, Dataset) for source in sources):
@@ -337,18 +344,6 @@ def _join(sources: list[Source]) -> Dataset:
         raise DataError(f"{where}: rows do not fit into one table ({one_line(error)})") from error
     require_types(joined, where)
     return as_known(joined, where)
-
-
-def _refuse_gaps(source: Source) -> None:
-    """Refuse a row without what its form needs: it would break somewhere inside TRL."""
-    columns, records = FORMS[find_form(source.columns) or ""], source.records
-    if not isinstance(records, list) and not any(records.data.column(name).null_count for name in columns):
-        return  # a table's own counts say so, without reading it
-    values = zip(*map(source.column, columns), strict=True)
-    empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
-    if empty:
-        more = and_more(len(empty), "rows")
-        raise DataError(f"{empty[0]}: {' or '.join(columns)} is missing or empty{more}")
 
 
 def _sample(rows: int, config: DataConfig) -> list[int] | None:
