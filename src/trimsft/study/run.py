@@ -334,7 +334,7 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[st
         focus: the model of a study that takes one only; by default the folder's first.
         load: a user's own objectives whose code may be loaded, since the user has named them.
     """
-    from trimsft.study.tables.writing import write_study
+    from trimsft.study.writing import write_study
 
     (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
