@@ -55,7 +55,7 @@ class Claim:
 
 
 def make_claim(name: str, verdict: str, sentence: str, **values: str) -> Claim:
-    """`values` are what the statement leaves open."""
+    """Return the claim with its verdict; `values` are what the statement leaves open."""
     study, statement = STATEMENTS[name]
     return Claim(study, name, statement.format(**values), STUDIES[study].paper[0], verdict, sentence)
 
@@ -83,7 +83,7 @@ def _where_most(verdicts: Sequence[str]) -> str:
 
 
 def score_claims(summaries: Summaries) -> list[Claim]:
-    """Return all that the finished cells can be held against."""
+    """Judge every claim that the finished cells have scores for."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     claims = []
     for name, judge in _JUDGES.items():
@@ -102,7 +102,7 @@ def score_claims(summaries: Summaries) -> list[Claim]:
 
 
 def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str = "average") -> _Judgement | None:
-    """Return whether one method of Table 1 is above another; `metric` may name {samples}."""
+    """Judge whether one method of Table 1 is above another; `metric` may name {samples}."""
     a, b = (_main(summaries, model, name) for name in (high, low))
     if a is None or b is None or not (names := in_common([a, b])):
         return None

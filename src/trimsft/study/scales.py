@@ -121,7 +121,7 @@ class Scale:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
-        """Return what `as_dict` wrote; `where` is the file that an error names."""
+        """Read what `as_dict` wrote; `where` is the file that an error names."""
         known = {entry.name for entry in fields(cls)}
         if not {"models", "benchmarks"} & record.keys():
             raise RunError(f"{where}: is of no study, but of a training or a quickstart", hint="name another folder")

@@ -222,7 +222,7 @@ def _category_claim(table: TokenTable) -> Claim:
 
 
 def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
-    """Judge that one method has the larger mean gap than another, or more gaps below the band."""
+    """Judge whether one method has a larger mean gap than another, or more gaps below the band."""
     edge = DEFAULT_BAND[0] - DEFAULT_BAND[1]
     small = f"gaps below {edge:.1f}"
     claims = []

@@ -68,7 +68,7 @@ def write_study(
     resamples: int = RESAMPLES,
     load: Collection[str] = (),
 ) -> list[Path]:
-    """Everything that the finished ones of these cells have data for; returns the files written.
+    """Write everything that the finished ones of these cells have data for; return the files.
 
     Args:
         load: objectives of one's own whose code may be loaded; weights of others are not drawn.
@@ -128,7 +128,7 @@ def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
 
 
 def write_problems(path: Path, results: Results) -> Path:
-    """Return what every score and interval can be had again from, but for votes."""
+    """Write the counts that every score and interval, but for votes, can be computed from."""
     rows = [[cell.name, *_counts(score)] for cell, of_cell in results.items() for score in of_cell]
     return write_whole(path, csv_of(["cell", "benchmark", "samples", "correct", "no_answer", "greedy"], rows))
 
@@ -150,7 +150,7 @@ def write_json(path: Path, record: Any) -> Path:
 
 
 def write_flat(path: Path, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> Path:
-    """Return a CSV of all columns that any row has; those in `first` come first."""
+    """Write a CSV of all columns that any row has; those in `first` come first."""
     names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
 
@@ -283,7 +283,7 @@ class _Writer:
         return [*ours, *judged]
 
     def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
-        """Return a page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
+        """Write a page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
         from trimsft.report.page.build import write_report
 
         first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: cell.objective != BASE)
