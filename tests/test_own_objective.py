@@ -20,7 +20,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.quickstart import QuickstartSettings
 from trimsft.runs import JsonLines
 from trimsft.study.cell import Cell
-from trimsft.study.sweeps.grid import points, read_axes
+from trimsft.study.sweep import points, read_axes
 from trimsft.train import make_settings, train_model
 
 NAME = "examples.own_objective:Contest"

@@ -1,6 +1,5 @@
 """The command on a tiny scale, from nothing to the report: what it leaves, and that it continues."""
 
-import dataclasses
 import json
 import re
 from functools import partialmethod
@@ -18,7 +17,7 @@ from trimsft.cli import app
 from trimsft.errors import UsageError
 from trimsft.evaluate.scores import load_run
 from trimsft.objectives import PAPER_OBJECTIVES
-from trimsft.quickstart import METHODS, QuickstartSettings, Results, run_quickstart
+from trimsft.quickstart import QuickstartSettings, Results, run_quickstart
 from trimsft.runs import RunDirectory
 from trimsft.study.steps import training_fields, training_settings
 
@@ -42,7 +41,7 @@ def written(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_it_leaves_ordinary_run_directories_and_says_how_far_it_is(finished: tuple[Path, str, str]) -> None:
+def test_it_leaves_run_directories_and_shows_progress(finished: tuple[Path, str, str]) -> None:
     out, _, err = finished
     for name in RUNS[1:]:
         run = RunDirectory(out / name)
@@ -69,9 +68,7 @@ def test_it_shows_table_words_and_what_comes_next(finished: tuple[Path, str, str
     assert f"{out / 'report.html'}" in said
 
 
-def test_once_more_repeats_nothing_and_other_settings_are_refused(
-    finished: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_call_repeats_nothing(finished: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     out, _, _ = finished
     before = written(out)
     monkeypatch.setattr(QuickstartSettings, "__init__", partialmethod(QuickstartSettings.__init__, **SIZES))
@@ -88,7 +85,7 @@ def test_once_more_repeats_nothing_and_other_settings_are_refused(
 
 
 @pytest.mark.usefixtures("inline")
-def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Path:
         raise OSError("no space left")
 
@@ -113,13 +110,6 @@ def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
     assert {cell.seed for cell in fast.cells()} == {2}
     recorded = fast.as_dict()
     assert recorded["methods"] == list(trained) and not {"out", "fast", "workers"} & set(recorded)
-
-
-def test_fast_changes_nothing_that_was_asked_for() -> None:
-    fast = QuickstartSettings(fast=True, rows=50, problems=40)
-    assert (fast.methods, fast.rows, fast.problems, fast.table_rows) == (RUNS[1:], 50, 40, 40)
-    assert QuickstartSettings(fast=True, rows=1200, methods=METHODS).methods == METHODS
-    assert dataclasses.replace(fast, seed=1).rows == 50 and QuickstartSettings().rows == 1200
 
 
 def test_a_folder_of_fewer_methods_is_continued_with_more(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def printed(table: object, width: int = 80) -> list[str]:
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
+def test_the_table_has_tiers_and_average_by_method() -> None:
     results = make_results(**ALL)
     lines = printed(main_table(results), width=200)
     assert max(len(line.rstrip()) for line in lines) <= 80
@@ -67,7 +67,7 @@ def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
     assert len([line for line in lines if "100.0" in line]) >= 5
 
 
-def test_nothing_is_marked_where_nothing_differs_or_sft_is_missing_or_problems_are_few() -> None:
+def test_nothing_is_marked_without_a_difference() -> None:
     for results in (make_results(base=(5, 1.0), sft=(5, 1.0)), make_results(base=(5, 1.0), trim=(8, 1.0))):
         text = "\n".join(printed(main_table(results)))
         assert "↑" not in text and "↓" not in text
@@ -161,7 +161,7 @@ def test_the_paragraph_says_what_the_numbers_say(
     assert all(part in text for part in said) and not any(part in text for part in unsaid)
 
 
-def test_next_are_commands_that_can_be_run_as_they_stand() -> None:
+def test_next_commands_can_be_run_as_they_stand() -> None:
     """Every path is there, or is made by a line above; nothing is left to fill in."""
     folder = Path("runs/quickstart")
     trained = {name: folder / name for name in ("trim", "sft", "auto-trim")}

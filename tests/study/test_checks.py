@@ -32,7 +32,7 @@ def attention(scale: Scale, out: Path) -> str | None:
 
 
 @pytest.mark.usefixtures("without_flash")
-def test_without_flash_attention_all_cells_train_with_sdpa_and_that_is_said_once(
+def test_without_flash_attention_all_cells_train_with_sdpa(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert attention(PAPER, tmp_path) == "flash_attention_2"
@@ -82,9 +82,7 @@ def test_what_no_evaluation_would_take_is_refused(
         check_settings(replace(LAB, **change), StudyFolder(tmp_path / "out"))
 
 
-def test_an_engine_that_is_not_here_is_refused_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_engine_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None)
     scale = replace(LAB, engine="vllm")
     (tmp_path / "out").mkdir()
@@ -98,9 +96,7 @@ def test_an_engine_that_is_not_here_is_refused_before_anything_is_trained(
     assert len(outcome.done) == 1, "what is evaluated needs no engine"
 
 
-def test_a_dry_run_does_not_ask_the_hub_and_a_run_does_before_it_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     def unreachable(*what: Any, **how: Any) -> None:
@@ -125,9 +121,7 @@ def test_answers_that_no_position_is_left_for_are_refused() -> None:
         check_at_hand(replace(LAB, sampling={"max_tokens": 256}))
 
 
-def test_data_that_the_recipe_names_and_is_not_there_can_be_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absent_data_of_a_recipe_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"named by the recipe of scale 'small'.*gsm8k_train\.jsonl") as refused:
         check_settings(SMALL, StudyFolder(tmp_path))

@@ -29,9 +29,7 @@ def states(out: Path) -> dict[str, str]:
     return {state["cell"]: state["state"] for state in listed}
 
 
-def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_or_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRIMSFT_STUB", "yes")
     models = ("--model", "good=lab", "--model", "slow=lab")
     words = ("run", "main", "--smoke", *models, "--workers", "1", "--out", str(tmp_path))
@@ -123,7 +121,7 @@ def test_a_dry_run_prints_what_is_missing_and_writes_nothing(tmp_path: Path) -> 
     assert len(names) == 6 and "mine/sft-learning_rate0.001/seed0" in names
 
 
-def test_a_study_of_one_model_says_which_it_takes_before_it_runs(tmp_path: Path) -> None:
+def test_a_study_of_one_model_says_which_it_takes(tmp_path: Path) -> None:
     words = ("study", "run", "gaps", "weights", "main", "--model", "a=lab", "--model", "b=lab")
     cost, said = dry_run(tmp_path / "out", *words)
     assert said == "gaps, weights: on a only; left out: b; --model b with another --out takes it instead\n"

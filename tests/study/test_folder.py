@@ -85,17 +85,6 @@ def test_secrets_are_no_fields_of_a_study() -> None:
         Cell(model="lab", objective="sft", fields=(("hub_token", "hf_x"),))
 
 
-def test_a_study_of_before_goes_on_without_gradient_checkpointing(tmp_path: Path) -> None:
-    """Weights are the same with and without it, and folders of older versions were made with it."""
-    folder = StudyFolder(tmp_path)
-    defaults = {name: value for name, value in LAB.defaults.items() if name != "gradient_checkpointing"}
-    folder.settle(replace(LAB, defaults=defaults))
-    folder.settle(LAB)
-    assert folder.read_scale() == LAB
-    with pytest.raises(RunError, match="learning_rate"):
-        folder.settle(replace(LAB, defaults={**LAB.defaults, "learning_rate": 1.0}))
-
-
 def test_all_parts_of_a_study_are_in_the_home_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = StudyFolder(Path("~/study"))

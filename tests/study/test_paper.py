@@ -81,15 +81,6 @@ def test_amc_scores_are_those_of_85_problems() -> None:
     assert [entry.expected for entry in paper.disagreements() if entry.kind == "count"] == [85]
 
 
-def test_statements_that_the_tables_do_not_bear_out() -> None:
-    rows = {(row.method, row.setting.margin): row.scores for row in paper.scores("half_trims_complete") if row.setting}
-    assert [m for m in range(1, 6) if rows["trim-e", m]["aime24"] > rows["trim", m]["aime24"]] == [2]
-    sft = next(row.scores for row in paper.scores("margin_ablation") if row.method == "sft")
-    above = [m for m in range(1, 6) if all(rows["trim-h", m][name] > sft[name] for name in ("math500", "amc"))]
-    assert above == [3, 4, 5]
-    assert len(listed("statement")) == 2
-
-
 def test_shares_sum_to_100() -> None:
     for row in paper.gradient_mass():
         assert row.low + row.middle + row.high == pytest.approx(100, abs=0.02)

@@ -28,7 +28,7 @@ def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
 
 def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
     plan = plan_cells(CELLS, PAPER, StudyFolder(tmp_path / "out"), SCORES, "2xA6000")
-    sft, base = plan.cells
+    base, sft = plan.cells
     assert base.generated_tokens == sft.generated_tokens == (500 + 675 + 272 + 83 + 30) * 9 * 700
     assert (base.trained_tokens, sft.trained_tokens) == (0, 20_000 * 526)
     # recomputed layers: 8 operations for each parameter and token; then one of two GPUs waits for the other
@@ -37,7 +37,7 @@ def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
     assert "to download: Qwen/Qwen2.5-Math-1.5B, licence apache-2.0; the hub cannot be reached" in plan.notes
     assert "Qwen2.5-Math-1.5B: about 15 GiB of each GPU in training" in plan.notes
     once = replace(PAPER, defaults={**PAPER.defaults, "max_steps": 100})
-    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[0]
+    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[1]
     assert short.trained_tokens == 100 * 24 * 526
     assert not (tmp_path / "out").exists()
 

@@ -13,14 +13,13 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.scores import load_run
 from trimsft.objectives import names
 from trimsft.runs import RunDirectory
-from trimsft.study import checks, studies
+from trimsft.study import checks, studies, writing
 from trimsft.study import run as running
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
+from trimsft.study.results import load_results
 from trimsft.study.run import Event, Outcome, StudyOutcome, StudySettings, read_status, rebuild_tables, run_study
 from trimsft.study.scales import LAB
-from trimsft.study.tables import writing
-from trimsft.study.tables.summaries import load_results
 
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))
 
@@ -49,7 +48,7 @@ def written(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_every_cell_is_an_ordinary_run_directory_with_its_scores(finished: tuple[Path, StudyOutcome]) -> None:
+def test_every_cell_is_a_run_directory_with_scores(finished: tuple[Path, StudyOutcome]) -> None:
     out, outcome = finished
     assert outcome.failures() == [] and set(outcome.cells.done) == {BASE, SFT, TRIM}
     assert outcome.cells.done[TRIM] == out / "runs" / "lab" / "trim-margin1.5-bandwidth0.8" / "seed0"
@@ -87,7 +86,7 @@ def test_a_second_study_shares_cells_and_adds_what_it_needs(finished: tuple[Path
     assert run("main", out).cells.seconds == {} and written(out) == before
 
 
-def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
+def test_tables_are_of_all_that_was_asked_for(
     finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, _ = finished
@@ -104,9 +103,7 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
 
 
 @pytest.mark.usefixtures("inline")
-def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_or_a_table_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "write_study", lambda *_, **__: 1 / 0)
     blocked = StudyFolder(tmp_path).run(SFT)
     blocked.parent.mkdir(parents=True)
@@ -119,7 +116,7 @@ def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that
     assert tables == f"tables of main: division by zero; trimsft study table main {tmp_path}"
 
 
-def test_settings_that_training_refuses_stop_a_study_before_it_begins(tmp_path: Path) -> None:
+def test_wrong_settings_stop_a_study_before_it_begins(tmp_path: Path) -> None:
     wrong = StudySettings(names=("main",), fields=("learning_rat=1e-4",), out=tmp_path / "out")
     with pytest.raises(UsageError, match="learning_rat: no such field; did you mean learning_rate"):
         run_study(wrong)
@@ -151,7 +148,7 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
     assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock", ".settling")]
 
 
-def test_an_objective_of_ones_own_is_trained_and_scored_by_its_name_and_loaded_only_where_it_is_named(
+def test_own_objectives_are_loaded_only_where_named(
     finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, _ = finished

@@ -134,6 +134,6 @@ def test_requests_add_up_and_repeat_nothing(tmp_path: Path) -> None:
     assert Counter(path.suffix for path in (tmp_path / "asked").iterdir()) == {".json": 2}
 
 
-def test_cells_go_seed_by_seed_the_base_last() -> None:
+def test_bases_come_first_then_seed_by_seed() -> None:
     base, trained = Cell(model="good", objective="base"), cells("good", "bad", seeds=2)
-    assert in_order([*trained, base, trained[0]]) == [trained[0], trained[2], base, trained[1], trained[3]]
+    assert in_order([*trained, base, trained[0]]) == [base, trained[0], trained[2], trained[1], trained[3]]

@@ -55,7 +55,7 @@ def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:
     assert {at.gpus for at in PAPER.models.values()} == {2}
 
 
-def test_a_cell_of_the_paper_is_its_recipe_with_another_objective(tmp_path: Path) -> None:
+def test_a_paper_cell_is_its_recipe_and_an_objective(tmp_path: Path) -> None:
     cell = Cell(model="Qwen2.5-Math-1.5B", objective="trim-e", fields=(("margin", 3.0), ("bandwidth", 1.0)), seed=1)
     settings = training_settings(StudyFolder(tmp_path), PAPER, cell)
     recipe = yaml.safe_load(find_recipe("qwen2.5-math-1.5b.yaml").read_text())
@@ -66,14 +66,6 @@ def test_a_cell_of_the_paper_is_its_recipe_with_another_objective(tmp_path: Path
     sft = training_settings(StudyFolder(tmp_path), PAPER, Cell(model="Qwen2.5-Math-1.5B", objective="sft"))
     assert sft.args.objective == "sft"
     assert Path(settings.args.output_dir) == tmp_path / "runs" / cell.name
-
-
-def test_bfloat16_weights_of_a_study_go_before_the_file_of_accelerate(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # as accelerate/fsdp2.yaml sets it
-    options = ScaleOptions(scale="paper", fields=("dtype=bfloat16", "bf16=false"))
-    cell = Cell(model="Llama3.1-8B", objective="sft")
-    settings = training_settings(StudyFolder(tmp_path), options.to_scale(), cell)
-    assert (settings.model.dtype, settings.args.mixed_precision) == ("bfloat16", "no")
 
 
 def test_a_cell_of_the_lab_trains_the_shipped_base_on_its_own_seed(tmp_path: Path) -> None:

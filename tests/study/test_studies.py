@@ -1,11 +1,9 @@
 """The paper's studies: the cells they name, and those they share."""
 
-import re
-
 from trimsft.study import paper
 from trimsft.study.cell import Cell
 from trimsft.study.scales import LAB, PAPER, Scale, ScaleOptions
-from trimsft.study.studies import STUDIES, find_studies, in_the_paper
+from trimsft.study.studies import STUDIES, in_the_paper
 
 
 def bands(name: str, objective: str = "trim", scale: Scale = LAB) -> set[tuple[float, float]]:
@@ -25,7 +23,7 @@ def test_studies_are_the_papers_tables() -> None:
         assert bands("half-trims", objective) == {(m, 1) for m in range(1, 6)}
 
 
-def test_cells_are_shared_and_seeds_multiply_trainings_and_not_bases() -> None:
+def test_cells_are_shared_and_bases_have_one_seed() -> None:
     of = {name: set(study.cells(LAB, seeds=2)) for name, study in STUDIES.items()}
     assert of["main"] == of["passes"] == of["gaps"]
     assert of["weights"] == of["gradient-mass"] == of["categories"] == {Cell(model="lab", objective="base")}
@@ -46,16 +44,7 @@ def test_one_model_studies_take_the_papers_where_it_is_there() -> None:
         assert {cell.model for cell in STUDIES[name].cells(scale)} == models
 
 
-def test_every_label_of_a_table_is_the_papers_and_studies_are_found_once() -> None:
-    tables = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
-    known = {paper.label(name) for name in (*tables, "weight_diagnostics", "gradient_mass", "token_categories")}
-    labels = {label for study in STUDIES.values() for label in study.paper}
-    assert {label for label in labels if label.startswith("tab:")} == known
-    assert all(re.fullmatch(r"(tab|fig):[\w-]+", label) for label in labels)
-    assert find_studies(["all"]) == list(STUDIES.values()) and find_studies(["main"] * 2) == [STUDIES["main"]]
-
-
-def test_studies_name_the_tables_as_readers_of_the_paper_know_them() -> None:
+def test_studies_name_the_papers_tables() -> None:
     named = {name: in_the_paper(study) for name, study in STUDIES.items()}
     assert named["main"] == "Table 1" and named["passes"] == "Figure 2" and named["half-trims"] == "Table 2, Table 6"
     assert [name for name, where in named.items() if not where] == ["objectives"]  # of our own

@@ -46,7 +46,7 @@ from trimsft.study.plan import StudyPlan, plan_study
 from trimsft.study.run import CellState, Event, StudyOutcome, read_status
 from trimsft.study.scales import ScaleOptions
 from trimsft.study.studies import STUDIES, find_studies, in_the_paper
-from trimsft.study.sweeps.command import SweepOutcome, SweepSettings, plan_sweep, run_sweep
+from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
 from trimsft.tables import DOWN, UP
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
 
 def show_sweep(outcome: SweepOutcome, console: Console) -> None:
     """Print the table, what it says, where the rest is."""
-    from trimsft.study.sweeps.writing import conclusions, sweep_table
+    from trimsft.study.sweep_tables import conclusions, sweep_table
     from trimsft.tables import to_rich
 
     if outcome.swept is None:

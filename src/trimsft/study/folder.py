@@ -31,7 +31,7 @@ from trimsft.study.cell import Cell
 from trimsft.study.scales import Scale
 
 PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
-HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke", "defaults.gradient_checkpointing")
+HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke")
 """Fields of a scale that may change from one start to the next."""
 
 

@@ -91,7 +91,7 @@ class Disagreement:
 
 
 def scores(table: str) -> list[Score]:
-    """The rows of one of `SCORE_TABLES`."""
+    """Return the rows of one of `SCORE_TABLES`."""
     if table not in SCORE_TABLES:
         raise ValueError(f"table: unknown name {table!r}; known: {', '.join(SCORE_TABLES)}")
     return _rows(Score, table)
@@ -114,12 +114,12 @@ def disagreements() -> list[Disagreement]:
 
 
 def label(table: str) -> str:
-    """The LaTeX label of a table, such as tab:main."""
+    """Return the LaTeX label of a table, such as tab:main."""
     return str(_content()["tables"][table]["label"])
 
 
 def _rows(kind: type[Row], table: str) -> list[Row]:
-    """The rows of a table; margin and bandwidth, where a row has them, are its setting."""
+    """Return the rows of a table; margin and bandwidth, where a row has them, are its setting."""
     rows = []
     for row in _content()["tables"][table]["rows"]:
         values = {name: value for name, value in row.items() if name not in Setting._fields}

@@ -113,19 +113,19 @@ def scores(runs: Mapping[str, Run], model: str | None) -> Records | None:
 
 
 def disagreements() -> Records:
-    """Where the paper's own numbers contradict each other."""
+    """Return where the paper's own numbers contradict each other."""
     names = ("kind", "label", "line", "what", "printed", "expected", "why")
     rows = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
     return Records("paper_disagreements", "Where the paper disagrees with itself", rows)
 
 
 def metrics_of(score: BenchmarkScore) -> list[str]:
-    """The metrics that a scores.json has, with the most samples."""
+    """Return the metrics that a scores.json has, with the most samples."""
     return ["average", "greedy", f"pass@{score.samples}", f"majority@{score.samples}"]
 
 
 def paper_model(name: str) -> str | None:
-    """Which of the paper's models this is the name of, after an owner or a path; None for those derived from one.
+    """Return which of the paper's models a name stands for, after an owner or a path; None for those derived from one.
 
     Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
 
@@ -142,7 +142,7 @@ def _letters(name: str) -> str:
 
 
 def _paper_scores(model: str | None, method: str | None) -> dict[str, float]:
-    """By benchmark, with the average of all of them."""
+    """Return by benchmark, with the average of all of them."""
     for row in paper.scores("main"):
         if row.model == model and row.method == method and row.average is not None:
             return {**row.scores, _mean_of(list(row.scores)): row.average}
@@ -150,7 +150,7 @@ def _paper_scores(model: str | None, method: str | None) -> dict[str, float]:
 
 
 def _intervals_percent(run: Run) -> dict[tuple[str, str], Interval]:
-    """Each metric of each benchmark, and of all together where there are several."""
+    """Return each metric of each benchmark, and of all together where there are several."""
     intervals = {
         (name, metric): interval
         for name in in_order(run.scores)

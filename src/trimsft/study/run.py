@@ -117,8 +117,8 @@ def run_cells(
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Return each once, seed by seed; a base, which takes the least time, is last: no process then waits for long."""
-    return sorted(dict.fromkeys(cells), key=lambda cell: (cell.seed, cell.is_base))
+    """Return each once: bases first, as in tables, then seed by seed: after each seed there is a whole table."""
+    return sorted(dict.fromkeys(cells), key=lambda cell: (not cell.is_base, cell.seed))
 
 
 def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
@@ -136,7 +136,8 @@ def _run_missing(
     cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, retries: int, outcome: Outcome, on_event: OnEvent
 ) -> None:
     """Give cells to the pool until each is done, here or elsewhere, or has failed too often."""
-    waiting, elsewhere = list(cells), set[Cell]()
+    # a base takes the least time: as the last of its seed it leaves no process waiting for long
+    waiting, elsewhere = sorted(cells, key=lambda cell: (cell.seed, cell.is_base)), set[Cell]()
     running: dict[Future[Result], Cell] = {}
     attempts, latest = dict.fromkeys(cells, 0), dict[Cell, Event]()
 
@@ -334,7 +335,7 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[st
         focus: the model of a study that takes one only; by default the folder's first.
         load: a user's own objectives whose code may be loaded, since the user has named them.
     """
-    from trimsft.study.tables.writing import write_study
+    from trimsft.study.writing import write_study
 
     (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()

@@ -84,7 +84,7 @@ class Scale:
         return self.rows is not None
 
     def at(self, model: str) -> ModelAt:
-        """Where a model is; an unknown one is refused."""
+        """Return where a model is; an unknown one is refused."""
         if model not in self.models:
             raise unknown_name("models", model, self.models)
         return self.models[model]
@@ -102,7 +102,7 @@ class Scale:
         return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
 
     def tiny(self) -> Scale:
-        """The same in seconds, to see whether it runs; its scores say nothing."""
+        """Return the same in seconds, to see whether it runs; its scores say nothing."""
         few = {"per_device_train_batch_size": 12} if self.is_lab else {"per_device_train_batch_size": 4, "sample": 24}
         return replace(
             self,
@@ -116,12 +116,12 @@ class Scale:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For config.yaml of a study's folder."""
+        """Return the content of config.yaml."""
         return asdict(self) | {"benchmarks": list(self.benchmarks)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
-        """What `as_dict` wrote; `where` is the file that an error names."""
+        """Read what `as_dict` wrote; `where` is the file that an error names."""
         known = {entry.name for entry in fields(cls)}
         if not {"models", "benchmarks"} & record.keys():
             raise RunError(f"{where}: is of no study, but of a training or a quickstart", hint="name another folder")
@@ -240,7 +240,7 @@ class ScaleOptions:
         check_options(self)
 
     def to_scale(self) -> Scale:
-        """The scale with these changes; raises `UsageError` for one that has no effect."""
+        """Return the scale with these changes; raises `UsageError` for one that has no effect."""
         scale = SCALES[self.scale].tiny() if self.smoke else SCALES[self.scale]
         if self.data is not None and scale.is_lab:
             raise UsageError(
@@ -290,7 +290,7 @@ class ScaleOptions:
 
 
 def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
-    """A model of the scale, one of them elsewhere, or another one that is trained as the first."""
+    """Return a model of the scale, one of them elsewhere, or another one that is trained as the first."""
     name, equals, path = text.partition("=")
     if not equals:
         return name, scale.at(name)
@@ -299,7 +299,7 @@ def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
 
 
 def _place(field: str, text: str) -> str:
-    """A path made absolute, since workers may have other folders; a name of the hub as it is."""
+    """Return a path made absolute, since workers may have other folders; a name of the hub as it is."""
     if not text:
         raise UsageError("is empty", field=field, hint="name a file, a folder or what the hub has")
     path = Path(text).expanduser()

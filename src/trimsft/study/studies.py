@@ -41,21 +41,21 @@ class Study:
         return frozenset({self.need})
 
     def cells(self, scale: Scale, seeds: int | Sequence[int] | None = None) -> list[Cell]:
-        """All seeds of each run, by default the scale's; a base is evaluated once."""
+        """Return all seeds of each run, by default the scale's; a base is evaluated once."""
         count = scale.seeds if seeds is None else seeds
         numbers = range(count) if isinstance(count, int) else count
         return expand(self.runs(scale), numbers)
 
 
 def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
-    """Every run with every seed, each cell once, bases with seed 0 alone; the most telling first: seed by seed."""
+    """Return every run with every seed, each cell once, bases with seed 0 alone, seed by seed."""
     runs = list(dict.fromkeys(runs))
     bases = [run for run in runs if run.is_base]
     return bases + [replace(run, seed=seed) for seed in seeds for run in runs if not run.is_base]
 
 
 def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
-    """Those of the cells, of whatever seed, that one of the studies is made of."""
+    """Return those of the cells, of whatever seed, that one of the studies is made of."""
     studies = list(studies)
     runs = {run for study in studies for run in study.runs(scale)}
     is_open = any(study.is_open for study in studies)
@@ -63,7 +63,7 @@ def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> 
 
 
 def _is_plain(cell: Cell, scale: Scale) -> bool:
-    """Whether all of its fields stand at their defaults, on the scale's one model."""
+    """Return whether all of its fields stand at their defaults, on the scale's one model."""
     return cell.setting == Cell(model=scale.focus_model, objective=cell.objective)
 
 
@@ -74,7 +74,7 @@ def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
-    """Each once; "all" is all of them."""
+    """Return each once; "all" is all of them."""
     wanted = list(STUDIES) if tuple(names) == ("all",) else dict.fromkeys(names)
     if unknown := next((name for name in wanted if name not in STUDIES), None):
         raise unknown_name("study", unknown, STUDIES)
@@ -82,7 +82,7 @@ def find_studies(names: Sequence[str]) -> list[Study]:
 
 
 def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
-    """For studies that do not take every model of the scale, a sentence that says which they take."""
+    """Return a sentence for studies that do not take every model of the scale: which they take."""
     takers: dict[tuple[str, ...], list[str]] = {}
     for study in studies:
         takers.setdefault(tuple(dict.fromkeys(run.model for run in study.runs(scale))), []).append(study.name)
@@ -107,7 +107,7 @@ def _passes(scale: Scale) -> list[Cell]:
 
 
 def _from_paper(*tables: str) -> Callable[[Scale], Iterable[Cell]]:
-    """The methods and settings of the paper's tables, on the scale's one model; its base beside them."""
+    """Return the methods and settings of the paper's tables, on the scale's one model; its base beside them."""
 
     def runs(scale: Scale) -> Iterable[Cell]:
         yield Cell(model=scale.focus_model, objective=BASE)
@@ -150,7 +150,7 @@ PAPER_NAMES = {
 
 
 def in_the_paper(study: Study) -> str:
-    """Which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
+    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
     return ", ".join(PAPER_NAMES[label] for label in study.paper)
 
 

@@ -12,17 +12,24 @@ from rich.console import Console
 from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import show_sweep
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import over_runs
 from trimsft.report.figures import style
 from trimsft.report.page.sweep import read_sweep as read_for_page
 from trimsft.study.folder import StudyFolder
+from trimsft.study.results import load_results
 from trimsft.study.run import Outcome
 from trimsft.study.scales import SCALES
-from trimsft.study.sweeps.command import SweepSettings, run_sweep
-from trimsft.study.sweeps.grid import points, read_axes
-from trimsft.study.sweeps.sweep import best_of, candidates, select, sweep_cells, swept_of
-from trimsft.study.sweeps.writing import conclusions, sweep_record, sweep_table, write_sweep
-from trimsft.study.tables.summaries import load_results
+from trimsft.study.sweep import (
+    SweepSettings,
+    best_of,
+    candidates,
+    points,
+    read_axes,
+    run_sweep,
+    select,
+    sweep_cells,
+    swept_of,
+)
+from trimsft.study.sweep_tables import conclusions, sweep_record, sweep_table, write_sweep
 
 GRID = ("margin=0,1.5", "bandwidth=0.5,1,3")
 SLOW, FAST = 2e-4, 1e-3
@@ -94,7 +101,7 @@ def rows_of(path):
 # ---- cells and means
 
 
-def test_every_point_has_every_seed_and_sft_stands_beside_them_at_each_value_of_what_it_takes_too():
+def test_sft_stands_beside_points_at_each_value_it_takes_too():
     cells = cells_of(*GRID, seeds=3)
     assert len(cells) == (6 + 1) * 3 and {cell.seed for cell in cells} == {0, 1, 2}
     assert [cell.objective for cell in cells].count("sft") == 3
@@ -109,21 +116,7 @@ def test_every_point_has_every_seed_and_sft_stands_beside_them_at_each_value_of_
     assert [cell.objective for cell in cells_of("objective=sft,trim", "margin=1,2")] == ["sft", "trim", "trim"]
 
 
-def test_a_point_is_the_mean_over_its_seeds_with_the_interval_of_over_runs():
-    cells, found = trained(seeds=3)
-    swept = swept_of(found, cells, resamples=500)
-    point = swept.points[0]
-    runs = [found[cell] for cell in cells if cell.objective == "trim" and band_of(cell) == point.setting.band]
-    assert len(runs) == 3 and point.interval("average") == over_runs(runs, "average", resamples=500)
-    (sft,) = swept.baselines
-    assert sft.seeds == 3 and sft not in swept.points and swept.baseline_of(point) is sft
-    sensitivity = swept.sensitivity()
-    assert sensitivity.verdict == "holds" and sensitivity.shares["bandwidth"].value > 0.8
-    line = cells_of("margin=0,1", baseline=False)
-    assert swept_of(results(dict.fromkeys(line, 0.0)), line, resamples=20).sensitivity() is None
-
-
-def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
+def test_missing_points_are_counted_and_none_is_an_error():
     cells, found = trained()
     swept = swept_of({cell: found[cell] for cell in cells[:-2]}, cells, resamples=50)
     assert list(swept.missing) == cells[-2:]
@@ -135,7 +128,7 @@ def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
 # ---- choice
 
 
-def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
+def test_one_benchmark_chooses_and_the_others_report():
     swept = by_band({(0, 1): (7, 2), (1, 1): (3, 6), (0, 2): (4, 4), (1, 2): (5, 5)})
     chosen = select(swept, "easy")
     assert chosen.best.setting.band == (0, 1) and chosen.reported == ["hard"]
@@ -147,20 +140,14 @@ def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
     assert select(swept, "hard").best.setting.band == (1, 1)
 
 
-def test_ties_go_to_the_smaller_bandwidth_then_to_the_smaller_margin():
-    equal = dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (5, 4))
-    assert select(by_band(equal), "easy").best.setting.band == (0, 1)
-    assert select(by_band(equal | {(0, 1): (3, 4)}), "easy").best.setting.band == (1, 1)
-
-
-def test_the_best_point_is_held_against_the_best_sft_both_chosen_on_one_benchmark():
+def test_best_point_and_best_sft_are_chosen_alike():
     chosen = select(by_rate(TUNED | {("trim", SLOW): (7, 4)}), "easy")
     assert rate_of(chosen.best) == SLOW and rate_of(chosen.rival) == FAST
     assert chosen.above(chosen.best, chosen.rival).value == pytest.approx(0)
     assert ", against SFT (learning_rate 0.001), chosen on easy likewise: +0.0 [" in conclusions(chosen)[0]
 
 
-def test_the_best_of_many_equal_points_is_too_good_and_the_estimate_says_about_how_much():
+def test_optimism_estimates_the_luck_of_the_best():
     """40 points that differ by chance alone: the best lies above the truth, which the mean of all is near."""
     cells = cells_of("margin=0:9:1", "bandwidth=1:4:1", baseline=False)
     swept = swept_of(results(dict.fromkeys(cells, 0.3)), cells, resamples=20)
@@ -172,7 +159,7 @@ def test_the_best_of_many_equal_points_is_too_good_and_the_estimate_says_about_h
     assert far_ahead.best.setting.band == (0, 1) and abs(far_ahead.optimism(resamples=400)) < 0.005
 
 
-def test_without_a_choice_the_words_warn_and_with_one_they_do_not(swept):
+def test_words_warn_where_nothing_chose(swept):
     assert "As the best of 6 on the problems it was chosen by it is too high, by about" in conclusions(swept)[0]
     chosen = conclusions(select(swept, "easy"))
     assert not any("too high" in sentence for sentence in chosen)
@@ -180,7 +167,7 @@ def test_without_a_choice_the_words_warn_and_with_one_they_do_not(swept):
     assert any("tau explains" in sentence for sentence in chosen)
 
 
-def test_only_points_with_the_most_seeds_are_chosen_among_and_it_is_said():
+def test_points_with_fewer_seeds_are_not_chosen():
     """The best of three points has one seed of three."""
     grid = points(read_axes(["margin=0,1,2"]), "lab")
     cells = sweep_cells(grid, 3)
@@ -203,7 +190,7 @@ def test_only_points_with_the_most_seeds_are_chosen_among_and_it_is_said():
 # ---- the table
 
 
-def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count(swept):
+def test_table_shows_differences_where_they_count(swept):
     table = sweep_table(select(swept, "easy"))
     assert table.header[:3] == ("", "margin", "bandwidth")
     assert table.header[3:] == ("easy (chosen on)", "hard", "average of the others", "against SFT")
@@ -218,7 +205,7 @@ def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count(swep
     assert not any("with the same" in note for note in table.notes)
 
 
-def test_a_point_is_held_against_sft_at_the_same_learning_rate_where_that_is_finished():
+def test_sft_has_the_same_learning_rate_as_the_point():
     table = sweep_table(by_rate(TUNED))
     assert [(row[0].text, row[3].text) for row in table.rows] == [
         (name, rate) for name in ("SFT", "TrimSFT") for rate in ("0.0002", "0.001")
@@ -232,17 +219,10 @@ def test_a_point_is_held_against_sft_at_the_same_learning_rate_where_that_is_fin
     assert [row[-1].text for row in rows] == ["", "+0.0", ""]
 
 
-def test_sft_that_is_a_point_stands_in_the_table_once():
-    grid = points(read_axes(["objective=sft,trim", f"learning_rate={SLOW},{FAST}"]), "lab")
-    assert [row[0].text for row in sweep_table(by_rate(TUNED, grid)).rows] == ["SFT", "SFT", "TrimSFT", "TrimSFT"]
-    best = select(by_rate(TUNED | {("sft", FAST): (7, 7)}, grid), "easy")
-    assert best.best.setting.objective == "sft" and best.rival is None
-
-
 # ---- files
 
 
-def test_a_sweep_leaves_tables_figures_and_a_page_behind(tmp_path, monkeypatch):
+def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(style, "PRINT_FORMATS", (".svg", ".pdf", ".png"))
     cells, found = trained()
     out = tmp_path / "sweep"
@@ -273,22 +253,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(tmp_path, monkeypatch):
     assert (read.points[0].value, read.points[0].low) == (hard.value, hard.low), "not the benchmark it was chosen on"
 
 
-def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path):
-    """A third axis: the plane through the best point; dft is in `all`, and not in the plane."""
-    grid = points(read_axes(["objective=trim,dft", "margin=0,1", "bandwidth=1,2", "learning_rate=1e-4,2e-4"]), "lab")
-    cells = sweep_cells(grid, 1)
-    best = {cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells}
-    found = results(best)
-    write_runs(tmp_path, found)
-    write_sweep(swept_of(found, cells, keep=grid, resamples=20), tmp_path)
-    content = json.loads((tmp_path / "sweep.json").read_text())
-    assert len(content["all"]) == 12, "with SFT at both learning rates"
-    assert len(content["points"]) == 4 and {point["learning_rate"] for point in content["points"]} == {2e-4}
-    assert content["baseline"]["learning_rate"] == 2e-4
-    assert len(read_for_page(tmp_path).points) == 4
-
-
-def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path):
+def test_csv_has_sft_differences_seeds_and_intervals(tmp_path):
     cells = sweep_cells(RATES, 2)
     found = results({cell: -1.0 if cell.objective == "sft" else 1.0 for cell in cells})
     write_runs(tmp_path, found)
@@ -308,16 +273,7 @@ def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path
     assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == pytest.approx(seeds, abs=1e-5)
 
 
-def test_the_slice_and_its_sft_are_those_of_the_chosen_point(tmp_path):
-    read = by_rate(TUNED | {("trim", SLOW): (7, 0)})
-    for either, rate in ((read, FAST), (select(read, "easy"), SLOW)):
-        record = sweep_record(either, tmp_path, [], "")
-        assert {point["learning_rate"] for point in record["points"]} == {rate}
-        assert record["baseline"]["objective"] == "sft" and record["baseline"]["learning_rate"] == rate
-    assert record["selection"]["sft"] == {"learning_rate": FAST}
-
-
-def test_a_sweep_whose_points_all_score_the_same_has_no_shares(tmp_path):
+def test_equal_scores_have_no_shares_of_variance(tmp_path):
     cells = cells_of("margin=1,2", "bandwidth=1,2")
     read = swept_of({cell: exact(0.5) for cell in cells}, cells, resamples=20)
     sentences = conclusions(read)
@@ -349,7 +305,7 @@ def run_command(monkeypatch, out, failing=(), **options):
     return outcome, console.file.getvalue()
 
 
-def test_the_command_trains_chooses_writes_and_shows_and_names_what_failed(monkeypatch, tmp_path):
+def test_the_command_trains_chooses_writes_and_shows(monkeypatch, tmp_path):
     outcome, shown = run_command(monkeypatch, tmp_path / "sweep", select_on="easy")
     assert [point.setting.objective for point in outcome.swept.points] == ["trim", "trim", "dft"]
     assert "Chosen on easy" in shown and "dft takes no margin" in shown and "report.html" in shown

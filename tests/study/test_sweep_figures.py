@@ -6,9 +6,8 @@ import pytest
 
 from tests.study.made_up_scores import results
 from trimsft.report.figures import style
-from trimsft.study.sweeps.grid import points, read_axes
-from trimsft.study.sweeps.sweep import select, sweep_cells, swept_of
-from trimsft.study.sweeps.writing import sweep_figures
+from trimsft.study.sweep import points, read_axes, select, sweep_cells, swept_of
+from trimsft.study.sweep_tables import sweep_figures
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +45,7 @@ def test_a_field_that_sft_does_not_take_has_sft_as_a_line(tmp_path):
     assert len(drawn(tmp_path, "gamma=1,2", objective="fsft", baseline=False)["curve-gamma"]) == 2
 
 
-def test_two_fields_are_a_map_and_what_takes_one_of_them_a_curve(tmp_path):
+def test_two_fields_are_a_map_and_one_is_a_curve(tmp_path):
     found = drawn(tmp_path, "objective=trim,dft", "margin=1,2", "learning_rate=1e-4,1e-3")
     assert list(found) == ["map-margin-learning_rate-trim", "curve-learning_rate"]
     pairs = [(row["margin"], row["learning_rate"]) for row in found["map-margin-learning_rate-trim"]]
@@ -75,7 +74,7 @@ def test_of_three_fields_two_are_drawn_through_the_chosen_point(tmp_path):
         assert sorted(float(row["value"]) for row in rows) == pytest.approx(sorted(expected), abs=1e-3)
 
 
-def test_margin_and_bandwidth_stay_the_plane_and_the_curves_of_figure_3(tmp_path):
+def test_margin_and_bandwidth_are_plane_and_curves(tmp_path):
     assert list(drawn(tmp_path, "margin=1,2")) == ["plane", "curves"]
     third = drawn(tmp_path, "margin=1,2", "bandwidth=1,2", "learning_rate=1e-4,1e-3")
     assert list(third) == ["plane", "curves"] and len(third["plane"]) == 4

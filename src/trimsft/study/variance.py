@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
-from trimsft.study.tables.summaries import Summary, in_common
+from trimsft.study.results import Summary, in_common
 from trimsft.tables import rounded
 
 Setting: TypeAlias = tuple[float, float]  # (margin, bandwidth)
@@ -71,14 +71,14 @@ class Sensitivity:
 
 
 def verdict_of(difference: Interval) -> str:
-    """HOLDS above 0, FAILS below it, OPEN where the interval has 0 in it, or is none."""
+    """Return HOLDS above 0, FAILS below it, OPEN where the interval has 0 in it, or is none."""
     if difference.low > 0:
         return HOLDS
     return FAILS if difference.high < 0 else OPEN
 
 
 def shares(scores: Mapping[Setting, Sequence[float]]) -> dict[str, float]:
-    """What explains the variance of scores by setting, one or more (seeds) for each; NaN where nothing varies."""
+    """Return what explains the variance of scores by setting, one or more (seeds) each; NaN where nothing varies."""
     design = _Design({setting: len(values) for setting, values in scores.items()})
     values = np.array([value for setting in design.settings for value in scores[setting]], dtype=np.float64)
     return dict(zip(PARTS, design.shares(values[:, None])[:, 0].tolist(), strict=True))
@@ -87,7 +87,7 @@ def shares(scores: Mapping[Setting, Sequence[float]]) -> dict[str, float]:
 def sensitivity(
     scores: Mapping[Setting, Sequence[Sequence[Array]]], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Sensitivity:
-    """The shares of the mean over benchmarks, with 95 % intervals over problems and seeds.
+    """Return the shares of the mean over benchmarks, with 95 % intervals over problems and seeds.
 
     Args:
         scores: by setting, for each seed, for each benchmark: the score of every problem, the same problems everywhere.
@@ -117,7 +117,7 @@ def sensitivity(
 def sensitivity_of(
     summaries: Sequence[Summary], metric: str = "average", *, resamples: int = RESAMPLES
 ) -> Sensitivity | None:
-    """The same of trimmed settings that differ in nothing but margin and bandwidth; None where there are too few."""
+    """Analyse trimmed settings that differ in nothing but margin and bandwidth; None where there are too few."""
     bands = {summary.setting.band: summary for summary in summaries if summary.setting.band is not None}
     # who shares neither margin nor bandwidth with any other cannot tell one from the other
     kept = {
@@ -155,7 +155,7 @@ class _Design:
         self._bases = [_basis(columns) for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), _levels(cell))]
 
     def shares(self, values_NR: Array) -> Array:
-        """[parts, R] for each column of scores."""
+        """Return [parts, R] for each column of scores."""
         centred, total = values_NR - values_NR.mean(axis=0), self.total(values_NR)
         by_m, by_tau, by_both, by_cell = (np.square(basis.T @ centred).sum(axis=0) for basis in self._bases)
         parts = np.stack([by_both - by_tau, by_both - by_m, by_cell - by_both, total - by_cell]) / total
@@ -164,33 +164,33 @@ class _Design:
 
     @staticmethod
     def total(values_NR: Array) -> Array:
-        """The sum of squares of each column; NaN where all are alike, but for rounding."""
+        """Return the sum of squares of each column; NaN where all are alike, but for rounding."""
         total = np.square(values_NR - values_NR.mean(axis=0)).sum(axis=0)
         largest = np.abs(values_NR).max(axis=0)
         return np.asarray(np.where(np.sqrt(total) > 1e-9 * largest, total, np.nan))
 
 
 def _levels(values: Array) -> Array:
-    """A column of 0 and 1 for each level."""
+    """Return a column of 0 and 1 for each level."""
     return np.asarray(values[:, None] == np.unique(values)[None, :], dtype=np.float64)
 
 
 def _basis(columns: Array) -> Array:
-    """Orthonormal, of what the columns span; those of m and tau together span one dimension less than they are."""
+    """Return an orthonormal basis of the columns; those of m and tau together span one dimension less than they are."""
     left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
     basis: Array = left[:, sizes > sizes[0] * len(columns) * np.finfo(np.float64).eps]
     return basis
 
 
 def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
-    """[runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
+    """Return [runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
     draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
     by_setting = np.split(draws_RN, np.cumsum(design.counts)[:-1], axis=1)
     return np.concatenate([resample_seeds(runs_RS, rng) for runs_RS in by_setting], axis=1).T
 
 
 def resample_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
-    """[R, S]: seeds drawn with replacement, their deviations widened by what drawing S of S takes away."""
+    """Return [R, S]: seeds drawn with replacement, their deviations widened by what drawing S of S takes away."""
     count = runs_RS.shape[1]
     if count == 1:
         return runs_RS

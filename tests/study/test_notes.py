@@ -8,19 +8,11 @@ import pytest
 from tests.evaluate.graded import same, samples_of
 from tests.study.made_up_scores import cell, exact
 from trimsft.evaluate.scores import BenchmarkScore, score
+from trimsft.study.notes import MOST_NAMED, missing_note, partial_note, protocol_note, study_title, unanswered_note
 from trimsft.study.paper_tables import paper_model
-from trimsft.study.scales import SCALES, ModelAt, Scale
+from trimsft.study.results import summarise
+from trimsft.study.scales import SCALES, Scale
 from trimsft.study.steps import model_path
-from trimsft.study.tables.notes import (
-    MOST_NAMED,
-    missing_note,
-    partial_note,
-    protocol_note,
-    scale_note,
-    study_title,
-    unanswered_note,
-)
-from trimsft.study.tables.summaries import summarise
 
 PAPER, LAB = SCALES["paper"], SCALES["lab"]
 QWEN = "Qwen2.5-Math-1.5B"
@@ -55,7 +47,7 @@ def test_who_gives_no_answer_is_named_by_how_often() -> None:
     assert note.count("75 %") == MOST_NAMED and note.endswith(", and 2 more.")
 
 
-def test_missing_cells_and_those_without_some_benchmark_are_named() -> None:
+def test_missing_and_partial_cells_are_named() -> None:
     found = {cell("sft"): exact(0.5), cell("trim"): exact(0.5, benchmarks=("easy",))}
     (note,) = partial_note(found, ("easy", "hard"))
     assert note.startswith("Not finished on hard: lab/trim-margin1.5-bandwidth0.8/seed0;")
@@ -80,7 +72,7 @@ def test_missing_cells_and_those_without_some_benchmark_are_named() -> None:
         ("", None),
     ],
 )
-def test_the_papers_models_are_known_by_the_hubs_names_and_those_derived_are_others(name, model):
+def test_the_papers_models_are_known_by_hub_names(name, model):
     assert paper_model(name) == model
 
 
@@ -98,23 +90,11 @@ def test_the_papers_models_are_known_by_the_hubs_names_and_those_derived_are_oth
         (replace(PAPER, defaults={**PAPER.defaults, "learning_rate": "1e-4"}), "learning_rate 1e-4."),
     ],
 )
-def test_what_differs_from_the_papers_protocol_is_said_and_nothing_else(scale, said):
+def test_differences_from_the_protocol_are_said(scale, said):
     assert protocol_note(scale, [QWEN]) == (said and f"Differs from the paper's protocol: {said}")
 
 
-def test_another_recipe_and_scale_are_said():
-    small = replace(SCALES["small"], models={QWEN: ModelAt(recipe="smollm2-gsm8k.yaml")})
-    told = protocol_note(small, [QWEN])
-    assert "recipe smollm2-gsm8k.yaml, training of the scale small" in told and "max_tokens 512" in told
-    assert all(scale_note(scale) == "" for scale in SCALES.values())
-    for change, said in (
-        ({"rows": 4800, "problems": None}, "4,800 rows, all problems"),
-        ({"dtype": "bfloat16"}, "generation in bfloat16"),
-    ):
-        assert scale_note(replace(LAB, **change)) == f"Differs from the scale lab as it comes: {said}."
-
-
-def test_titles_have_the_number_of_samples_and_a_smoke_test_is_called_one():
+def test_titles_name_samples_and_smoke_tests():
     assert study_title("pass@8 and best-of-8 by majority vote", LAB, 16) == "pass@16 and best-of-16 by majority vote"
     assert study_title("of 8 and average@80", LAB, 2) == "of 8 and average@80"
     assert study_title("average@8", LAB.tiny(), 2) == "Smoke test, its numbers say nothing: average@2"

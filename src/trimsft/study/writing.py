@@ -28,14 +28,12 @@ from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
 from trimsft.runs.files import write_whole
+from trimsft.study import score_tables as scores
 from trimsft.study.cell import BASE, Cell
+from trimsft.study.claims import Claim, score_claims
+from trimsft.study.figures import score_figures, token_figures, weight_figure
 from trimsft.study.folder import StudyFolder
-from trimsft.study.scales import Scale
-from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
-from trimsft.study.tables import scores
-from trimsft.study.tables.claims import Claim, score_claims
-from trimsft.study.tables.figures import score_figures, token_figures, weight_figure
-from trimsft.study.tables.notes import (
+from trimsft.study.notes import (
     missing_note,
     partial_note,
     protocol_note,
@@ -44,8 +42,10 @@ from trimsft.study.tables.notes import (
     unanswered_note,
     undrawn_note,
 )
-from trimsft.study.tables.summaries import Results, Summaries, labels_of, load_results, summarise
-from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
+from trimsft.study.results import Results, Summaries, labels_of, load_results, summarise
+from trimsft.study.scales import Scale
+from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
+from trimsft.study.token_claims import finite, token_claims, token_records, token_table
 from trimsft.tables import Cell as TableCell
 from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
 from trimsft.tokens.table import TokenTable, read_token_table
@@ -68,7 +68,7 @@ def write_study(
     resamples: int = RESAMPLES,
     load: Collection[str] = (),
 ) -> list[Path]:
-    """Everything that the finished ones of these cells have data for; returns the files written.
+    """Write everything that the finished ones of these cells have data for; return the files.
 
     Args:
         load: objectives of one's own whose code may be loaded; weights of others are not drawn.
@@ -107,7 +107,7 @@ def write_study(
 def claims(
     results: Results, tables: Mapping[Cell, TokenTable] | None = None, *, resamples: int = RESAMPLES
 ) -> list[Claim]:
-    """The paper's claims about scores and, where there are tables of the first seed, about tokens."""
+    """Return the paper's claims about scores and, where there are tables of the first seed, about tokens."""
     judged = score_claims(summarise(results, resamples=resamples))
     by_model: dict[str, dict[str, TokenTable]] = {}
     for cell, table in (tables or {}).items():
@@ -128,7 +128,7 @@ def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
 
 
 def write_problems(path: Path, results: Results) -> Path:
-    """What every score and interval can be had again from, but for votes."""
+    """Write the counts that every score and interval, but for votes, can be computed from."""
     rows = [[cell.name, *_counts(score)] for cell, of_cell in results.items() for score in of_cell]
     return write_whole(path, csv_of(["cell", "benchmark", "samples", "correct", "no_answer", "greedy"], rows))
 
@@ -150,7 +150,7 @@ def write_json(path: Path, record: Any) -> Path:
 
 
 def write_flat(path: Path, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> Path:
-    """A CSV of all columns that any row has; those in `first` come first."""
+    """Write a CSV of all columns that any row has; those in `first` come first."""
     names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
 
@@ -161,7 +161,7 @@ def markdown_images(figures: Sequence[Path]) -> list[str]:
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
-    """The tables of seed 0 at the default parameters: one for each objective."""
+    """Return the tables of seed 0 at the default parameters: one for each objective."""
     wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
     return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
 
@@ -275,7 +275,7 @@ class _Writer:
         ]
 
     def _printed(self, tables: Sequence[Table]) -> list[Table]:
-        """The table of the study, and the claims of the paper with what these results say to them."""
+        """Return the table of the study, and the claims of the paper with what these results say to them."""
         rows = [(TableCell(claim.verdict), TableCell(claim.statement)) for claim in self.claims]
         judged = [Table("The paper's claims", ("", "claim"), tuple(rows), left=(0, 1))] if rows else []
         where = in_the_paper(self.study)
@@ -283,7 +283,7 @@ class _Writer:
         return [*ours, *judged]
 
     def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
-        """A page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
+        """Write a page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
         from trimsft.report.page.build import write_report
 
         first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: cell.objective != BASE)
@@ -304,7 +304,7 @@ class _Writer:
 
 
 def _for_a_page(settings: Sequence[Cell]) -> list[Cell]:
-    """All where they are few; of a plane of margins and bandwidths its corners."""
+    """Return all where they are few; of a plane of margins and bandwidths its corners."""
     if len(settings) <= MOST_ON_A_PAGE:
         return list(settings)
     bands = [setting.band for setting in settings if setting.band is not None]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tokens.by_hand import hand_table
-from trimsft.study.tables.tokens import token_claims
+from trimsft.study.token_claims import token_claims
 
 EXAMPLES, LENGTH = 30, 20
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft.study import paper
+from trimsft.study.results import labels_of, paired, summarise
 from trimsft.study.scales import PAPER
-from trimsft.study.studies import STUDIES
-from trimsft.study.tables.scores import (
+from trimsft.study.score_tables import (
     STAND_IN,
     contradictions,
     numbers_of,
@@ -18,7 +18,7 @@ from trimsft.study.tables.scores import (
     same_order,
     score_rows,
 )
-from trimsft.study.tables.summaries import labels_of, mean_difference, paired, summarise
+from trimsft.study.studies import STUDIES
 from trimsft.tables import render
 
 
@@ -66,7 +66,7 @@ def test_ranks_and_order():
     assert same_order([1, 2], [5, 5]) == (0, 0)
 
 
-def test_ours_the_papers_and_the_difference_with_the_interval():
+def test_ours_the_papers_and_the_difference():
     names = PAPER.benchmarks
     shares = {"sft": 0.5, "trim": 0.75}
     found = {cell(name, model=STAND_IN): exact(share, benchmarks=names) for name, share in shares.items()}
@@ -87,7 +87,7 @@ def test_ours_the_papers_and_the_difference_with_the_interval():
     }
 
 
-def test_where_the_paper_has_no_such_model_its_ranks_stand_beside_ours():
+def test_ranks_stand_beside_those_of_another_model():
     summaries, rows = table_rows(main_results(1))
     assert paper_table(summaries, rows) is None
     table = pattern_table(summaries, rows)
@@ -98,14 +98,14 @@ def test_where_the_paper_has_no_such_model_its_ranks_stand_beside_ours():
     assert "not for the size of the numbers" in table.notes[0]
 
 
-def test_half_trims_are_compared_on_the_benchmarks_that_all_rows_have():
+def test_half_trims_are_compared_on_shared_benchmarks():
     _, rows = table_rows(results({cell("sft"): 0.0, cell("trim-h", margin=1.0, bandwidth=1.0): -1.0}), "half-trims")
     stand_in = {row.setting.objective: row.stand_in for row in rows if row.benchmark == "average"}
     assert stand_in["sft"] == pytest.approx((40.02 + 12.64 + 2.50) / 300)
     assert stand_in["trim-h"] == pytest.approx((28.75 + 8.84 + 0.41) / 300)
 
 
-def test_arrows_need_a_paired_interval_without_zero_and_bold_is_the_highest_shown():
+def test_arrows_need_a_paired_interval_without_zero():
     table = our_table("t", *table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200), ())
     by_name = {row[0].text: row for row in table.rows}
     assert by_name["TrimSFT"][-1].marker == "↑" and by_name["FSFT"][-1].marker == "↓"
@@ -126,7 +126,7 @@ def test_names_are_as_short_as_they_can_be():
     assert labels_of([settings[0], cell("sft", model="other")])[settings[0]] == "lab, SFT"
 
 
-def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not():
+def test_pairs_by_problem_and_seed_tell_runs_apart():
     """Every seed is moved as a whole, far more than the two methods differ: only the pairs show it."""
     shifts = {
         cell(name, seed): 0.7 * seed - 0.7 + extra for name, extra in (("sft", 0.0), ("trim", 0.8)) for seed in range(3)
@@ -146,7 +146,7 @@ def test_a_base_is_held_against_every_seed_of_the_other():
     assert widths[1] > 2 * widths[0]
 
 
-def test_a_score_is_over_the_seeds_that_have_it_and_a_mean_needs_all_benchmarks():
+def test_a_score_is_over_the_seeds_that_have_it():
     found = {cell("sft", seed): exact(0.25 * (1 + seed)) for seed in range(3)}
     found[cell("sft", 2)] = exact(0.75, benchmarks=("easy",))
     found[cell("trim")] = exact(0.5, benchmarks=("easy",))
@@ -162,17 +162,7 @@ def test_a_score_is_over_the_seeds_that_have_it_and_a_mean_needs_all_benchmarks(
     assert next(line for line in text.splitlines() if line.startswith("| TrimSFT")).endswith("| - | - |")
 
 
-def test_pairs_are_averaged_over_the_seeds_that_all_of_them_have():
-    """Seeds 0 and 1 of one pair, 1 and 2 of the other: only seed 1 tells both."""
-    shares = {("a", 0): 1.0, ("a", 1): 0.5, ("b", 1): 0.25, ("b", 2): 1.0}
-    found = {cell("trim", seed, name): exact(share) for (name, seed), share in shares.items()}
-    found |= {cell("sft", seed, name): exact(0.0) for name, seed in shares}
-    summaries = summarise(found, resamples=20)
-    pairs = [(summaries[cell("trim", 0, n)], summaries[cell("sft", 0, n)]) for n in "ab"]
-    assert mean_difference(pairs).value == pytest.approx((0.5 + 0.25) / 2)
-
-
-def test_an_interval_for_several_tests_is_wider_and_more_so_with_few_seeds():
+def test_an_interval_for_several_tests_is_wider():
     def growth(seeds):
         summaries = summarise(main_results(seeds), resamples=200)
         once, often = (difference(summaries, "trim", "dft", tests=tests) for tests in (1, 4))

@@ -15,11 +15,11 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.figures import style
 from trimsft.study.folder import StudyFolder
+from trimsft.study.results import summarise
 from trimsft.study.scales import SCALES
+from trimsft.study.score_tables import numbers_of, our_table, pattern_table, score_rows
 from trimsft.study.studies import STUDIES
-from trimsft.study.tables.scores import numbers_of, our_table, pattern_table, score_rows
-from trimsft.study.tables.summaries import summarise
-from trimsft.study.tables.writing import write_study
+from trimsft.study.writing import write_study
 from trimsft.tables import to_latex
 
 TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
@@ -98,7 +98,7 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     assert "(seed 0 of 2: intervals over seeds are in main.md)" in (tables / "main/report.html").read_text()
 
 
-def test_what_is_not_finished_is_named_and_a_study_without_any_cell_is_refused(tmp_path):
+def test_missing_cells_are_named_and_no_cell_is_refused(tmp_path):
     """A method without scores, and a benchmark that was added to the folder later."""
     found = main_results(1)
     there = {key: value for key, value in found.items() if key.objective != "dft"}
@@ -111,7 +111,7 @@ def test_what_is_not_finished_is_named_and_a_study_without_any_cell_is_refused(t
         write_study(STUDIES["gaps"], LAB, list(found), tmp_path / "study")
 
 
-def test_the_ablation_draws_the_papers_figure_and_the_plane_and_leaves_out_a_sweep_in_its_folder(tmp_path):
+def test_the_ablation_draws_figure_3_and_the_plane(tmp_path):
     settings = [(1.0, 0.5), (1.0, 1.0), (1.0, 6.0), (6.0, 1.0), (6.0, 6.0), (2.5, 1.0), (1.0, 2.5)]
     shifts = {cell("trim", margin=m, bandwidth=tau): 1.0 - 0.3 * tau for m, tau in settings}
     found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
@@ -146,7 +146,7 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     assert str(tmp_path) not in text
 
 
-def test_a_category_without_tokens_is_null_for_programs_and_a_dash_for_readers(tmp_path):
+def test_an_empty_category_is_null_and_a_dash(tmp_path):
     tables = write(tmp_path, "categories", tokens=STUDIES["categories"].cells(LAB, 1), words=("1", "2", " =", " x"))
 
     def refuse(name):
@@ -165,24 +165,6 @@ def two_methods(benchmark, model="lab"):
         cell(name, model=model): [score_of(benchmark, [correct] * 2, samples=2, resamples=20)]
         for name, correct in (("sft", 0), ("trim", 1))
     }
-
-
-def test_titles_name_the_samples_drawn_and_a_smoke_test_as_what_it_is(tmp_path):
-    tables = write(tmp_path, "main", two_methods("easy"), scale=replace(LAB.tiny(), benchmarks=("easy",)))
-    text = (tables / "main/main.md").read_text()
-    assert text.startswith("# Smoke test, its numbers say nothing: average@2 of Base") and "@8" not in text
-    assert "(seed 0 of" not in (tables / "main/report.html").read_text()
-    assert "Differs from the scale lab as it comes: 24 rows, per\\_device" in text
-
-
-def test_beside_the_paper_what_differs_from_its_protocol_is_said(tmp_path):
-    qwen, paper = "Qwen2.5-Math-1.5B", SCALES["paper"]
-    scale = replace(paper, models={qwen: paper.models[qwen]}, benchmarks=("math500",), samples=2, problems=2)
-    tables = write(tmp_path, "main", two_methods("math500", qwen), scale=scale)
-    text = (tables / "main/main.md").read_text()
-    assert "Differs from the paper's protocol: first 2 problems of each benchmark, 2 samples." in text
-    drawn = rows_of(tables / "main/figures/scores.csv")
-    assert {row["run"]: row["paper"] for row in drawn} == {"SFT": "40.02", "TrimSFT": "66.95"}
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

@@ -24,10 +24,10 @@ from trimsft.report.page.build import write_report
 from trimsft.runs.files import write_whole
 from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
-from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
-from trimsft.study.tables.notes import unanswered_note
-from trimsft.study.tables.summaries import Summary, percent_text, trainings
-from trimsft.study.tables.writing import markdown_images, write_flat, write_json
+from trimsft.study.notes import unanswered_note
+from trimsft.study.results import Summary, percent_text, trainings
+from trimsft.study.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
+from trimsft.study.writing import markdown_images, write_flat, write_json
 from trimsft.tables import Cell, Table, escape_markdown, render, to_latex
 
 
@@ -45,11 +45,19 @@ def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: 
         write_flat(out / "sweep.csv", rows, first=["objective", *fields_of(swept)]),
         write_json(out / "sweep.json", record),
     ]
-    return [*files, *figures, *_page(swept, out, command)]
+    if not swept.slice():
+        return [*files, *figures]
+    # the page has the heatmap, and the runs of SFT and of the best point at the first seed
+    runs = {
+        method_name(one.setting.objective): _run_of(one, out) for one in (swept.rival, swept.best) if one is not None
+    }
+    settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
+    page = write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")
+    return [*files, *figures, page]
 
 
 def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str) -> dict[str, Any]:
-    """`points` are what the heatmap of the report page shows: trimmed, differing in margin and bandwidth alone."""
+    """Return sweep.json; `points` are those of the page's heatmap: trimmed, differing in margin and bandwidth alone."""
     sensitivity, points = swept.sensitivity(), swept.slice()
     shares = {} if sensitivity is None else {part: share.as_dict() for part, share in sensitivity.shares.items()}
     is_nan = any(math.isnan(share["value"]) for share in shares.values())  # all points score the same; no NaN in JSON
@@ -69,7 +77,7 @@ def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str
 
 
 def _run_of(point: Summary, out: Path) -> Path:
-    """The run of its first seed."""
+    """Return the run of its first seed."""
     return StudyFolder(out).run(min(point.cells, key=lambda cell: cell.seed))
 
 
@@ -84,7 +92,7 @@ def _point(swept: Swept, point: Summary, out: Path) -> dict[str, Any]:
 
 
 def _details(swept: Swept, point: Summary) -> dict[str, Any]:
-    """What the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
+    """Return what the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
     columns = {"against_sft": swept.above(point, swept.baseline_of(point))}
     columns |= {name: point.interval(swept.metric, name) for name in swept.benchmarks}
     flat: dict[str, Any] = {"by_seed": list(point.by_seed(swept.metric, swept.reported))}
@@ -95,7 +103,7 @@ def _details(swept: Swept, point: Summary) -> dict[str, Any]:
 
 
 def _selection(swept: Swept, on: str) -> dict[str, Any]:
-    """`development` is what the point was chosen by: the highest of many, and so never its result."""
+    """Describe the chosen point; `development` is what it was chosen by: the highest of many, never its result."""
     best, metric = swept.best, swept.metric
     difference = swept.above(best, swept.rival)
     return {
@@ -110,16 +118,6 @@ def _selection(swept: Swept, on: str) -> dict[str, Any]:
     }
 
 
-def _page(swept: Swept, out: Path, command: str) -> list[Path]:
-    """The heatmap, and what there is of SFT and of the best point at the first seed."""
-    if not swept.slice():
-        return []
-    shown = [summary for summary in (swept.rival, swept.best) if summary is not None]
-    runs = {method_name(summary.setting.objective): _run_of(summary, out) for summary in shown}
-    settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
-    return [write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")]
-
-
 # ---- the table, and what it says
 
 
@@ -129,14 +127,18 @@ def metric_name(swept: Swept) -> str:
 
 
 def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
-    """Every point on every benchmark and against SFT; the chosen point is bold, not the highest number.
+    """Return every point on every benchmark and against SFT; the chosen point is bold, not the highest number.
 
     Args:
         brief: leave out benchmarks but the one that was chosen on, for the width of a terminal.
     """
-    columns = _columns(swept, brief)
-    fields = fields_of(swept)
-    rows = []
+    names, on, fields, rows = swept.benchmarks, swept.on, fields_of(swept), []
+    kept = [name for name in names if not brief or name == on or len(names) == 1]
+    columns = {
+        f"{name} (chosen on)" if name == on else name: [name] for name in kept
+    }  # heading: what it is the mean of
+    if len(names) > 1:
+        columns["average" if on is None else "average of the others"] = swept.reported
     for point in [*swept.beside, *swept.points]:
         chosen = swept.on is not None and point is swept.best
         cells = [
@@ -153,18 +155,8 @@ def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
     return Table(f"Sweep: {metric_name(swept)}", ("", *fields, *columns, "against SFT"), tuple(rows), notes)
 
 
-def _columns(swept: Swept, brief: bool) -> dict[str, list[str]]:
-    """Heading -> the benchmarks whose mean stands below it."""
-    names, on = swept.benchmarks, swept.on
-    shown = [name for name in names if not brief or name == on or len(names) == 1]
-    columns = {f"{name} (chosen on)" if name == on else name: [name] for name in shown}
-    if len(names) > 1:
-        columns["average" if on is None else "average of the others"] = swept.reported
-    return columns
-
-
 def fields_of(swept: Swept) -> list[str]:
-    """Parameters of the objectives that are there, and whatever else varies."""
+    """Return parameters of the objectives that are there, and whatever else varies."""
     return sorted({name for point in swept.points for name, _ in point.setting.fields}, key=field_rank)
 
 
@@ -203,7 +195,7 @@ def _best_point(swept: Swept) -> str:
 
 
 def _left_out(swept: Swept) -> list[str]:
-    """How many had no part in the choice, as fewer seeds of them are finished."""
+    """Say how many had no part in the choice, as fewer seeds of them are finished."""
     groups = {"points": swept.points} | ({"of SFT": swept.baselines} if swept.on else {})
     sentences = []
     for name, members in groups.items():
@@ -218,87 +210,62 @@ def _left_out(swept: Swept) -> list[str]:
 
 
 def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
-    figures = _Figures(swept)
-    fields = {name: varied(points) for name, points in by_objective(swept.points).items()}
-    planes = {name for name, own in fields.items() if own and set(own[:2]) <= set(BAND)}
-    drawn = figures.planes(planes)
-    for name, own in fields.items():
+    """Draw each objective over what was varied of it; the module's docstring says how the files are called."""
+    metric, chosen = f"{metric_name(swept)}, %", swept.best if swept.on else None
+    groups, slices = by_objective(swept.points), by_objective(swept.slice())
+    fields = {name: varied(points) for name, points in groups.items()}
+    planes = [name for name, own in fields.items() if own and set(own[:2]) <= set(BAND)]
+    drawn: dict[str, Drawing] = {}
+
+    def spread(point: Summary) -> Spread:
+        return spread_percent(swept.interval(point))
+
+    def sft_of(point: Summary) -> float | None:
+        sft = swept.baseline_of(point)
+        return None if sft is None else spread(sft)[0]
+
+    for name, points in slices.items():  # margin and bandwidth, and the curves of Figure 3
+        if name in planes:
+            scores = {point.setting.band: spread(point) for point in points if point.setting.band}
+            end = "" if len(slices) == 1 else f"-{name}"
+            frame = chosen.setting.band if chosen and chosen in points else None
+            drawn[f"plane{end}"] = score_map(scores, metric=metric, chosen=frame)
+            if len(scores) > 1:
+                drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
+
+    for name, own in fields.items():  # two fields of any kind, the others as at the chosen point or the best one
         if len(own) > 1 and name not in planes:
-            drawn |= figures.map(name, (own[0], own[1]))
+            is_chosen = chosen is not None and chosen in groups[name]
+            centre = chosen if chosen and is_chosen else best_of(groups[name], swept.metric, swept.benchmarks)
+            others = [entry for entry in centre.setting.fields if entry[0] not in own[:2]]
+            map_scores = {
+                (point.setting.get(own[0]), point.setting.get(own[1])): spread(point)
+                for point in groups[name]
+                if [entry for entry in point.setting.fields if entry[0] not in own[:2]] == others
+            }
+            place = (centre.setting.get(own[0]), centre.setting.get(own[1])) if is_chosen else None
+            end = "" if len(groups) == 1 else f"-{name}"
+            file = f"map-{own[0]}-{own[1]}{end}"
+            drawn[file] = score_map(map_scores, fields=(own[0], own[1]), metric=metric, chosen=place)
+
     alone = {name: own[0] for name, own in fields.items() if len(own) == 1 and name not in planes}
-    for field in dict.fromkeys(alone.values()):
-        names = [name for name in alone if alone[name] == field]
-        if names != [BASELINE] or set(fields) == {BASELINE}:
-            drawn[f"curve-{field}"] = figures.curve(field, names)
+    for name in dict.fromkeys(alone.values()):  # one field: SFT is a curve where the field is its own, else a line
+        objectives = [one for one in alone if alone[one] == name]
+        if objectives == [BASELINE] and set(fields) != {BASELINE}:
+            continue
+        shown_points = {one: groups[one] for one in objectives}
+        if is_curve := varied(swept.baselines) == [name]:
+            shown_points[BASELINE] = list(swept.baselines)
+        curves = {
+            method_name(one): {point.setting.get(name): spread(point) for point in of_method}
+            for one, of_method in shown_points.items()
+        }
+        baseline = sft_of(swept.points[0]) if not is_curve and len(swept.baselines) == 1 else None
+        drawn[f"curve-{name}"] = field_curves(curves, field=name, baseline=baseline, metric=metric)
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
 def varied(points: Sequence[Summary]) -> list[str]:
-    """The fields in which these points differ, those of objectives first."""
+    """Return the fields in which these points differ, those of objectives first."""
     names = {name for point in points for name, _ in point.setting.fields}
     return sorted((name for name in names if len({p.setting.get(name) for p in points}) > 1), key=field_rank)
-
-
-class _Figures:
-    """What all figures of a sweep have in common."""
-
-    def __init__(self, swept: Swept) -> None:
-        self.swept = swept
-        self.metric = f"{metric_name(swept)}, %"
-        self.chosen = swept.best if swept.on else None
-
-    def spread(self, point: Summary) -> Spread:
-        return spread_percent(self.swept.interval(point))
-
-    def sft_of(self, point: Summary) -> float | None:
-        sft = self.swept.baseline_of(point)
-        return None if sft is None else self.spread(sft)[0]
-
-    def planes(self, objectives: set[str]) -> dict[str, Drawing]:
-        """Margin and bandwidth, and the curves of Figure 3."""
-        slices = by_objective(self.swept.slice())
-        drawn: dict[str, Drawing] = {}
-        for objective, points in slices.items():
-            if objective not in objectives:
-                continue
-            scores = {p.setting.band: self.spread(p) for p in points if p.setting.band}
-            chosen = self.chosen.setting.band if self.chosen and self.chosen in points else None
-            end = "" if len(slices) == 1 else f"-{objective}"
-            drawn[f"plane{end}"] = score_map(scores, metric=self.metric, chosen=chosen)
-            if len(scores) > 1:
-                baseline = self.sft_of(points[0])
-                drawn[f"curves{end}"] = ablation_curves(scores, baseline=baseline, metric=self.metric)
-        return drawn
-
-    def map(self, objective: str, fields: tuple[str, str]) -> dict[str, Drawing]:
-        """Two fields of any kind, the others as at the chosen point or the best one."""
-        groups = by_objective(self.swept.points)
-        points = groups[objective]
-        chosen = self.chosen if self.chosen and self.chosen in points else None
-        centre = chosen or best_of(points, self.swept.metric, self.swept.benchmarks)
-
-        def others(point: Summary) -> list[tuple[str, object]]:
-            return [entry for entry in point.setting.fields if entry[0] not in fields]
-
-        def place(point: Summary) -> tuple[object, object]:
-            return point.setting.get(fields[0]), point.setting.get(fields[1])
-
-        scores = {place(point): self.spread(point) for point in points if others(point) == others(centre)}
-        frame = None if chosen is None else place(chosen)
-        name = f"map-{'-'.join(fields)}{'' if len(groups) == 1 else f'-{objective}'}"
-        return {name: score_map(scores, fields=fields, metric=self.metric, chosen=frame)}
-
-    def curve(self, field: str, objectives: Sequence[str]) -> Drawing:
-        """One field; SFT is a curve where the field is its own too, and a line where it is not."""
-        groups = by_objective(self.swept.points)
-        points = {name: groups[name] for name in objectives}
-        sft = list(self.swept.baselines) if varied(self.swept.baselines) == [field] else []
-        if sft:
-            points[BASELINE] = sft
-        scores = {
-            method_name(name): {point.setting.get(field): self.spread(point) for point in of_method}
-            for name, of_method in points.items()
-        }
-        is_line = not sft and len(self.swept.baselines) == 1
-        baseline = self.sft_of(self.swept.points[0]) if is_line else None
-        return field_curves(scores, field=field, baseline=baseline, metric=self.metric)

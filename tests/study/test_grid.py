@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.sweeps.grid import left_out, points, read_axes
+from trimsft.study.sweep import left_out, points, read_axes
 
 
 def values(text):
@@ -71,7 +71,7 @@ def test_an_objective_that_does_not_take_a_field_is_made_once_and_it_is_said():
         ("margin=", "must be FIELD=VALUES"),
         ("margin=wide", "margin must be a number, got 'wide'"),
         ("margin=1,,2", "margin must be a number, got ''"),
-        ("margin=1,1.0", "margin has the value 1.0 twice"),
+        ("margin=1,1.0", "margin has a value twice"),
         ("margin=0:6", "a range is START:STOP:STEP"),
         ("margin=6:0:1", "STOP not below START"),
         ("margin=0:6:0", "STEP above 0"),

@@ -26,7 +26,7 @@ Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
 
 
 def load_results(cells: Iterable[Cell], out: Path, *, partial: bool = False) -> dict[Cell, list[BenchmarkScore]]:
-    """The scores of each cell whose evaluation is finished on the benchmarks of the study's folder.
+    """Return the scores of each cell whose evaluation is finished on the benchmarks of the study's folder.
 
     Args:
         partial: take cells, too, that lack some of the benchmarks.
@@ -59,7 +59,7 @@ class Summary:
         return list(dict.fromkeys(name for run in self.runs.values() for name in run))
 
     def with_all(self, benchmarks: Iterable[str]) -> dict[int, Mapping[str, BenchmarkScore]]:
-        """The seeds that have all of them."""
+        """Return the seeds that have all of them."""
         wanted = set(benchmarks)
         return {seed: run for seed, run in self.runs.items() if wanted <= run.keys()}
 
@@ -68,16 +68,16 @@ class Summary:
         return min(score.samples for run in self.runs.values() for score in run.values())
 
     def by_seed(self, metric: str, benchmarks: Sequence[str]) -> tuple[float, ...]:
-        """The mean over these benchmarks for each seed that has all of them."""
+        """Return the mean over these benchmarks for each seed that has all of them."""
         runs = self.with_all(benchmarks).values()
         return tuple(float(sum(run[n].values(metric).mean() for n in benchmarks) / len(benchmarks)) for run in runs)
 
     def by_problem(self, metric: str, benchmark: str) -> Array:
-        """[problems, seeds]."""
+        """Return [problems, seeds]."""
         return np.stack([run[benchmark].values(metric) for run in self.runs.values()], axis=1)
 
     def interval(self, metric: str, *benchmarks: str) -> Interval:
-        """The mean over these benchmarks (by default all) and over the seeds that have all of them."""
+        """Return the mean over these benchmarks (by default all) and over the seeds that have all of them."""
         names = benchmarks or tuple(self.benchmarks)
         if (metric, names) not in self._intervals:
             runs = [[run[name] for name in names] for run in self.with_all(names).values()]
@@ -115,7 +115,7 @@ def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Cell, Sum
 
 
 def in_common(summaries: Iterable[Summary]) -> tuple[str, ...]:
-    """The benchmarks that all have, and have at one seed at least; without one that leaves a setting with none."""
+    """Return the benchmarks that all have at one seed at least; without one that leaves a setting with none."""
     summaries = list(summaries)
     names = [name for name in summaries[0].benchmarks if all(name in other.benchmarks for other in summaries)]
     while names and not all(summary.with_all(names) for summary in summaries):
@@ -134,7 +134,7 @@ def paired(a: Summary, b: Summary, metric: str = "average", *benchmarks: str, te
 def mean_difference(
     pairs: Sequence[tuple[Summary, Summary]], metric: str = "average", *benchmarks: str, tests: int = 1
 ) -> Interval:
-    """The mean over pairs of a - b; problems and seeds stay together.
+    """Return the mean over pairs of a - b; problems and seeds stay together.
 
     Args:
         tests: the interval is widened as Bonferroni has it for the one that stands out among so many.
@@ -148,7 +148,7 @@ def mean_difference(
 
 
 def _widened(interval: Interval, tests: int, runs: int) -> Interval:
-    """Wider by the quotient of the quantiles: Student's t of several runs, the normal one of problems alone."""
+    """Return wider by the quotient of the quantiles: Student's t of several runs, the normal one of problems alone."""
 
     def quantile(outside: float) -> float:
         return student_t(runs - 1, outside) if runs > 1 else NormalDist().inv_cdf(1 - outside / 2)
@@ -159,7 +159,7 @@ def _widened(interval: Interval, tests: int, runs: int) -> Interval:
 
 
 def _differences(pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmarks: Sequence[str]) -> list[list[Array]]:
-    """For each pair, for each benchmark [problems, seeds]: the seeds that all pairs share.
+    """Return, for each pair and benchmark, [problems, seeds]: the seeds that all pairs share.
 
     Pairs that share none were trained apart, so that it does not matter which seed stands beside which.
     """
@@ -195,7 +195,7 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
 
 
 def _mean(by_seed: Mapping[int, Sequence[Array]]) -> list[Array]:
-    """Over seeds, of each benchmark."""
+    """Return over seeds, of each benchmark."""
     return [np.mean(values, axis=0) for values in zip(*by_seed.values(), strict=True)]
 
 
@@ -209,7 +209,7 @@ def percent_text(interval: Interval, sign: str = "") -> str:
 
 
 def trainings(counts: set[int]) -> str:
-    """How many seeds there are of each setting: 3 trainings, 1 to 3 trainings."""
+    """Return how many seeds there are of each setting: 3 trainings, 1 to 3 trainings."""
     low, high = min(counts, default=0), max(counts, default=0)
     many = f"{low}" if low == high else f"{low} to {high}"
     return f"{many} training{'' if high == 1 else 's'}"

@@ -18,7 +18,7 @@ from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.study import cell as cells
 from trimsft.study import paper
 from trimsft.study.paper_tables import paper_model
-from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
+from trimsft.study.results import Summaries, Summary, labels_of, paired, trainings
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, points
 
 STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
@@ -42,7 +42,7 @@ Numbers: TypeAlias = Mapping[tuple[str, str, tuple[float, float] | None], paper.
 
 
 def numbers_of(study: str) -> Numbers:
-    """The numbers of the tables that a study is about."""
+    """Return the numbers of the tables that a study is about."""
     rows: dict[tuple[str, str, tuple[float, float] | None], paper.Score] = {}
     for table in TABLES.get(study, ()):
         for row in paper.scores(table):
@@ -54,14 +54,14 @@ def numbers_of(study: str) -> Numbers:
 
 
 def paper_row(numbers: Numbers, setting: cells.Cell, model: str = "") -> paper.Score | None:
-    """The row of the same model, or of another one, method and band, all else at the paper's recipe."""
+    """Return the row of the same model, or of another one, method and band, all else at the paper's recipe."""
     model = model or paper_model(setting.model) or ""
     is_other = bool(setting.shared_fields) or setting.get("gamma", GAMMA) != GAMMA
     return None if is_other else numbers.get((model, setting.objective, setting.band))
 
 
 def contradictions(labels: Sequence[str]) -> list[str]:
-    """The paper's own contradictions in these tables and figures, a sentence for each number or statement."""
+    """Return the paper's own contradictions in these tables and figures, a sentence for each number or statement."""
     wanted = {*labels, *(other for label in labels for other in _OTHER_LABELS.get(label, ()))}
     by_number: dict[tuple[str, int, str], list[paper.Disagreement]] = {}
     for entry in paper.disagreements():
@@ -71,7 +71,7 @@ def contradictions(labels: Sequence[str]) -> list[str]:
 
 
 def _contradiction(entries: Sequence[paper.Disagreement]) -> str:
-    """What else speaks against the same number follows as a reason: one number should be one other."""
+    """Return what else speaks against the same number follows as a reason: one number should be one other."""
     entry = entries[0]
     where = f"The paper against itself, {entry.label} (line {entry.line}): {entry.what}"
     why = "; ".join(each.why for each in entries)
@@ -82,13 +82,13 @@ def _contradiction(entries: Sequence[paper.Disagreement]) -> str:
 
 
 def same_order(ours: Sequence[float], theirs: Sequence[float]) -> tuple[int, int]:
-    """Concordant pairs and all pairs; the paper's ties are skipped."""
+    """Return concordant pairs and all pairs; the paper's ties are skipped."""
     pairs = [(a, b) for a in range(len(ours)) for b in range(a) if theirs[a] != theirs[b]]
     return sum((ours[a] - ours[b]) * (theirs[a] - theirs[b]) > 0 for a, b in pairs), len(pairs)
 
 
 def ranks(values: Sequence[float]) -> list[int]:
-    """1 for the highest; equal values share the better rank."""
+    """Return 1 for the highest; equal values share the better rank."""
     return [1 + sum(other > value for other in values) for value in values]
 
 
@@ -132,14 +132,14 @@ class ScoreRow:
         }
 
     def as_flat_dict(self) -> dict[str, Any]:
-        """The same for a CSV."""
+        """Return the same for a CSV."""
         difference = None if self.difference is None else self.difference.value
         by_seed = " ".join(f"{score:.6g}" for score in self.by_seed)
         return self.as_dict() | {"seeds": len(self.seeds), "by_seed": by_seed, "difference": difference}
 
 
 def score_rows(summaries: Summaries, metrics: Sequence[str], numbers: Numbers) -> list[ScoreRow]:
-    """Settings in their order, benchmarks in theirs, then the average over them."""
+    """Return settings in their order, benchmarks in theirs, then the average over them."""
     others = [row for setting in summaries if (row := paper_row(numbers, setting, STAND_IN)) is not None]
     shared = [name for name in (others[0].scores if others else ()) if all(name in row.scores for row in others)]
     columns = columns_of(summaries)
@@ -183,7 +183,7 @@ def _score_row(
 
 
 def _average(row: paper.Score, shared: Sequence[str]) -> float:
-    """As printed; where some rows have fewer benchmarks (the half trims), the mean of those that all have."""
+    """Return the average as printed; where some rows (the half trims) have fewer benchmarks, the mean of the shared."""
     if row.average is not None and len(shared) == len(row.scores):
         return row.average / 100
     return sum(row.scores[name] for name in shared) / len(shared) / 100
@@ -193,7 +193,7 @@ def _average(row: paper.Score, shared: Sequence[str]) -> float:
 
 
 def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str]) -> Table:
-    """Settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model."""
+    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model."""
     columns, labels = columns_of(summaries), labels_of(summaries)
     by_place = {(row.setting, row.benchmark): row for row in rows}
     lines = []
@@ -215,7 +215,7 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
 
 
 def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:
-    """Ours, the paper's and the difference; None where it has none of these models and benchmarks."""
+    """Return ours, the paper's and the difference; None where it has none of these models and benchmarks."""
     columns, labels = columns_of(summaries), labels_of(summaries)
     by_place = {(row.setting, row.benchmark): row for row in rows if row.paper is not None}
     known = {setting for setting, _ in by_place}

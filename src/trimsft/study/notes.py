@@ -15,8 +15,8 @@ from pathlib import Path
 from trimsft.objectives import OBJECTIVES
 from trimsft.study.cell import Cell
 from trimsft.study.paper_tables import paper_model
+from trimsft.study.results import Results, Summaries, in_common, labels_of
 from trimsft.study.scales import SCALES, Scale
-from trimsft.study.tables.summaries import Results, Summaries, in_common, labels_of
 
 MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 MOST_NAMED = 8
@@ -28,7 +28,7 @@ def missing_note(cells: Sequence[Cell]) -> list[str]:
 
 
 def partial_note(results: Results, benchmarks: Sequence[str]) -> list[str]:
-    """Which cells lack some of the benchmarks: a score is over the seeds that have it, and so is a mean of scores."""
+    """Say which cells lack some benchmarks: a score is over the seeds that have it, and so is a mean of scores."""
     lacking = {cell: set(benchmarks) - {score.benchmark for score in results[cell]} for cell in results}
     cells = [cell for cell, names in lacking.items() if names]
     names = [name for name in benchmarks if any(name in lacks for lacks in lacking.values())]
@@ -42,7 +42,7 @@ def _first_three(cells: Sequence[Cell]) -> str:
 
 
 def unanswered_note(summaries: Summaries) -> list[str]:
-    """Settings whose samples often end without an answer: what they lack is the format, or an end."""
+    """Return settings whose samples often end without an answer: what they lack is the format, or an end."""
     shares = {key: summary.interval("no_answer", *in_common([summary])).value for key, summary in summaries.items()}
     many = sorted((setting for setting, share in shares.items() if share >= MANY), key=lambda s: -shares[s])
     if not many:
@@ -54,7 +54,7 @@ def unanswered_note(summaries: Summaries) -> list[str]:
 
 
 def undrawn_note(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
-    """Objectives of one's own whose weights are not drawn: reading a folder loads no code."""
+    """Return objectives of one's own whose weights are not drawn: reading a folder loads no code."""
     own = dict.fromkeys(cell.objective for cell in cells if not cell.is_base and cell.objective not in OBJECTIVES)
     left = [name for name in own if name not in load]
     again = "trimsft study run objectives" + "".join(f" --objective {name}" for name in left)
@@ -63,13 +63,13 @@ def undrawn_note(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
 
 
 def study_title(title: str, scale: Scale, samples: int) -> str:
-    """With the samples that were drawn; that of a smoke test says what it is."""
+    """Return with the samples that were drawn; that of a smoke test says what it is."""
     drawn = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(samples), title)
     return f"Smoke test, its numbers say nothing: {drawn}" if scale.smoke else drawn
 
 
 def protocol_note(scale: Scale, models: Sequence[str]) -> str:
-    """What of the scale is not as the paper did it, for these models; empty where nothing is known to differ."""
+    """Return what of the scale is not as the paper did it, for these models; empty where nothing is known to differ."""
     differences = [text for model in models for text in _model_differences(scale, model)]
     differences += [f"training of the scale {scale.name}"] if scale.name != _PAPER.name else []
     differences += [f"{scale.rows:,} rows of the lab's task"] if scale.rows is not None else []
@@ -80,7 +80,7 @@ def protocol_note(scale: Scale, models: Sequence[str]) -> str:
 
 
 def scale_note(scale: Scale) -> str:
-    """The same against the scale as it comes, where the paper has no such model anyway."""
+    """Return the same against the scale as it comes, where the paper has no such model anyway."""
     own = SCALES.get(scale.name, scale)
     differences = [] if scale.data == own.data else [_data(scale)]
     differences += [f"{scale.rows:,} rows"] if scale.rows not in (None, own.rows) else []

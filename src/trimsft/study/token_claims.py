@@ -20,10 +20,10 @@ from trimsft.objectives.paper import HIGH_WEIGHT, Setting
 from trimsft.report.tables.tokens import confidences
 from trimsft.study import paper_tables
 from trimsft.study.cell import BASE, method_name
+from trimsft.study.claims import Claim, make_claim
 from trimsft.study.paper_tables import paper_model
-from trimsft.study.tables.claims import Claim, make_claim
-from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN
-from trimsft.study.tables.variance import OPEN, verdict_of
+from trimsft.study.score_tables import DEFAULT_BAND, STAND_IN
+from trimsft.study.variance import OPEN, verdict_of
 from trimsft.tables import Cell, Records, Table, Value, rounded
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import (
@@ -68,7 +68,7 @@ LEAST_EXAMPLES = 10  # with fewer nothing is judged: resampling them knows littl
 
 
 def token_records(study: str, model: str, tables: Mapping[str, TokenTable]) -> Records:
-    """The numbers of a study; `tables` by objective."""
+    """Return the numbers of a study; `tables` by objective."""
     makers = {
         "weights": paper_tables.weights,
         "gradient-mass": paper_tables.masses,
@@ -176,7 +176,7 @@ def _margin_moves_little(sums: ByExample) -> Claim:
 
 
 def _range(measure: Measure, settings: Sequence[Setting]) -> Statistic:
-    """The largest minus the smallest over the settings."""
+    """Return the largest minus the smallest over the settings."""
     return lambda means: np.asarray(np.ptp([measure(setting)(means) for setting in settings], axis=0))
 
 
@@ -222,7 +222,7 @@ def _category_claim(table: TokenTable) -> Claim:
 
 
 def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
-    """That one method has the larger mean gap than another, or more gaps below the band."""
+    """Judge whether one method has a larger mean gap than another, or more gaps below the band."""
     edge = DEFAULT_BAND[0] - DEFAULT_BAND[1]
     small = f"gaps below {edge:.1f}"
     claims = []
@@ -243,7 +243,7 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
 
 
 def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:
-    """The difference of the mean gap, or of the percent of tokens with a gap below."""
+    """Return the difference of the mean gap, or of the percent of tokens with a gap below."""
 
     gaps = [table["gap"].astype(np.float64) for table in (a, b)]
     one, other = gaps if below is None else [100.0 * (gap < below) for gap in gaps]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from trimsft.study.cell import Cell, method_name
+from trimsft.study.results import Summaries, Summary, in_common, mean_difference, paired, percent_text
 from trimsft.study.studies import STUDIES
-from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
-from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
+from trimsft.study.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 
 STATEMENTS = {
     "trim-above-sft": ("main", "TrimSFT is above SFT on every model."),
@@ -55,7 +55,7 @@ class Claim:
 
 
 def make_claim(name: str, verdict: str, sentence: str, **values: str) -> Claim:
-    """`values` are what the statement leaves open."""
+    """Return the claim with its verdict; `values` are what the statement leaves open."""
     study, statement = STATEMENTS[name]
     return Claim(study, name, statement.format(**values), STUDIES[study].paper[0], verdict, sentence)
 
@@ -83,7 +83,7 @@ def _where_most(verdicts: Sequence[str]) -> str:
 
 
 def score_claims(summaries: Summaries) -> list[Claim]:
-    """All that the finished cells can be held against."""
+    """Judge every claim that the finished cells have scores for."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     claims = []
     for name, judge in _JUDGES.items():
@@ -102,7 +102,7 @@ def score_claims(summaries: Summaries) -> list[Claim]:
 
 
 def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str = "average") -> _Judgement | None:
-    """Whether one method of Table 1 is above another; `metric` may name {samples}."""
+    """Judge whether one method of Table 1 is above another; `metric` may name {samples}."""
     a, b = (_main(summaries, model, name) for name in (high, low))
     if a is None or b is None or not (names := in_common([a, b])):
         return None
@@ -115,7 +115,7 @@ def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str
 
 
 def _best(summaries: Summaries, model: str) -> _Judgement | None:
-    """Holds where TrimSFT is above each rival, which needs no correction, as all must agree; does not hold where one is
+    """Judge TrimSFT against each rival: it must be above all, which needs no correction; it fails where one is
     above it by an interval widened for the number of rivals (Bonferroni): the best of several is partly the luckiest.
     """
     trim, sft = (_main(summaries, model, name) for name in ("trim", "sft"))
@@ -138,7 +138,7 @@ def _best(summaries: Summaries, model: str) -> _Judgement | None:
 
 
 def plane(summaries: Summaries, model: str, objective: str = "trim") -> list[Summary]:
-    """All (m, tau) of a model that differ in nothing else."""
+    """Return all (m, tau) of a model that differ in nothing else."""
     return [
         summary
         for setting, summary in summaries.items()
@@ -177,7 +177,7 @@ def _hard_half_below(summaries: Summaries, model: str) -> _Judgement | None:
 
 
 def _easy_half(summaries: Summaries, model: str) -> _Judgement | None:
-    """Competitive where problems are easy, worse where they are hard."""
+    """Judge the easy half: competitive where problems are easy, worse where they are hard."""
     trims = {summary.setting.band: summary for summary in plane(summaries, model)}
     halves = [summary for summary in plane(summaries, model, "trim-e") if summary.setting.band in trims]
     pairs = [(half, trims[half.setting.band]) for half in halves]
@@ -218,7 +218,7 @@ _JUDGES: dict[str, Callable[[Summaries, str], _Judgement | None]] = {
 
 
 def _main(summaries: Summaries, model: str, objective: str) -> Summary | None:
-    """The summary with the default parameters, as Table 1 has it."""
+    """Return the summary with the default parameters, as Table 1 has it."""
     return summaries.get(Cell(model=model, objective=objective))
 
 

@@ -10,16 +10,16 @@ from trimsft.report.course import ENDED
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
+from trimsft.study.claims import plane
 from trimsft.study.paper_tables import category_figure
-from trimsft.study.tables.claims import plane
-from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow
-from trimsft.study.tables.summaries import Summaries, in_common, labels_of
-from trimsft.study.tables.tokens import BAND
+from trimsft.study.results import Summaries, in_common, labels_of
+from trimsft.study.score_tables import DEFAULT_BAND, ScoreRow
+from trimsft.study.token_claims import BAND
 from trimsft.tokens.table import TokenTable
 
 
 def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path) -> list[Path]:
-    """Table 1 as bars for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
+    """Draw Table 1 as bars for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     drawn: dict[str, figures.Drawing] = {}
     for model in models:
@@ -34,7 +34,7 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
 
 
 def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
-    """The weights of the objectives over gap and probability; of one's own, those that may be loaded."""
+    """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
     labels = labels_of(setting for setting in settings if not setting.is_base)
     drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
     made = {label: ENDED if name == "auto-trim" else make_objective(name) for label, name in drawn.items()}
@@ -43,7 +43,7 @@ def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path)
 
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
-    """Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
+    """Draw Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
     if study == "gaps":
         labelled = {method_name(objective): table for objective, table in tables.items()}
         margin, bandwidth = DEFAULT_BAND
@@ -55,7 +55,7 @@ def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) ->
 
 
 def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing:
-    """The average of each method on each benchmark and over all; the paper's where it has that model."""
+    """Draw the average of each method on each benchmark and over all; the paper's where it has that model."""
     ours: dict[str, dict[str, Spread]] = {}
     theirs: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -94,7 +94,7 @@ def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[
 
 
 def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:
-    """What the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
+    """Return what the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
     rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
     averages = {row.setting: row.average or 0.0 for row in rows if row.setting is not None}
     scores = {(band.margin, band.bandwidth): (average, average, average) for band, average in averages.items()}
