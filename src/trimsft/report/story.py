@@ -303,9 +303,14 @@ class _Teller:
 
     def _lit(self, row: int, tops: Sequence[float], *, marked: bool) -> Lit:
         shares = [float(mass[row]) / top for mass, top in zip(self.mass, tops, strict=False)]
-        levels = tuple(int(np.ceil(LEVELS * min(1.0, share))) if share >= _FAINT else 0 for share in shares)
+        levels = tuple(map(level_of, shares))
         texts = self.table.texts
         return Lit(texts["text"][row], marked, levels, float(self.gap[row]), texts["competitor_text"][row])
+
+
+def level_of(share: float) -> int:
+    """Return how strongly a token is lit that takes this share of the largest gradient: 0 to `LEVELS`."""
+    return int(np.ceil(LEVELS * min(1.0, share))) if share >= _FAINT else 0
 
 
 def _percent(part: float, whole: float) -> float:

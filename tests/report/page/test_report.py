@@ -23,7 +23,7 @@ from tests.tokens.tiny import make_table
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES, OTHER_LINE, VALUE_LINES
-from trimsft.report.page.build import STYLES, write_report
+from trimsft.report.page.build import write_report
 from trimsft.report.page.charts import line_styles
 from trimsft.report.page.provenance import cut_words, lead, table_facts
 from trimsft.report.runs import read_run
@@ -175,7 +175,7 @@ def test_a_table_may_stand_alone_and_begin_anywhere(tmp_path) -> None:
     empty = make_table(tmp_path / "none.parquet", [])
     page = page_of(tmp_path, {"None": empty, "Some": some})
     assert page.data()["examples"]["numbers"] == [300, 301] and page.data()["examples"]["lengths"] == [2, 1]
-    assert [cells is None for cells in page.data()["corpus"]] == [True, False]
+    assert [run is None for run in page.data()["examples"]["runs"]] == [True, False]
     assert "All 3 trained tokens of 2 examples" in page.text
 
 
@@ -302,16 +302,3 @@ def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
     assert said(one) in page.words and "before and after" not in page.text
     assert page.links() == ["#tokens", "#tokens", "#gaps", "#weights", "#run"]  # the first skips to it
     assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#scores", "#run"]
-
-
-def test_no_room_styles_what_another_room_calls_by_the_same_name() -> None:
-    """A rule for a class alone reaches the whole page; page.css and tokens.css are meant to."""
-    alone, named = {}, {}
-    for name in set(STYLES) - {"page.css", "tokens.css"}:
-        style = resources.files("trimsft.report.page").joinpath(name).read_text(encoding="utf-8")
-        heads = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
-        selectors = [part.strip() for head in heads if "@" not in head for part in head.split(",")]
-        alone[name] = {match[1] for one in selectors if (match := re.fullmatch(r"\.([\w-]+)(::?[\w-]+)?", one))}
-        named[name] = {found for one in selectors for found in re.findall(r"\.([A-Za-z][\w-]*)", one)}
-    both = {found for one in alone for other in named if one != other for found in alone[one] & named[other]}
-    assert both <= {"skip", "spread"}  # the link of page.css, hidden on paper; intervals, which look alike everywhere

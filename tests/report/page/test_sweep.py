@@ -61,8 +61,8 @@ def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
         for tag, attributes in page.elements
         if tag == "td" and "data-margin" in attributes
     }
-    assert colours["1.5", "0.8"] == "q8 highest" and colours["4.0", "0.8"] == "q0"
-    assert colours["0.5", "2.0"] == "q8 alike"  # 0.6 of 0.3 to 0.61
+    assert colours["1.5", "0.8"] == "lit l8 highest" and colours["4.0", "0.8"] == "lit l0"
+    assert colours["0.5", "2.0"] == "lit l8 alike"  # 0.6 of 0.3 to 0.61
 
 
 CHOSEN = {"objective": "trim", "margin": 0.5, "bandwidth": 2.0}
@@ -77,7 +77,7 @@ def test_the_chosen_setting_and_the_highest_are_marked_apart(tmp_path) -> None:
     cells = [cell for row in page.rows for cell in row if cell.endswith(("chosen", "highest"))]
     assert cells == ["60.0 [58.0, 62.0] chosen", "61.0 [59.0, 63.0] 3 seeds highest"]
     classes = [attributes["class"] for tag, attributes in page.elements if "chosen" in (attributes.get("class") or "")]
-    assert classes == ["q8 alike chosen"]
+    assert classes == ["lit l8 alike chosen"]
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_hostile_sweeps_and_their_csv(browser, tmp_path) -> None:
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
     assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
     (row,) = csv.DictReader(io.StringIO(browser.exported("sweep-csv")))
-    assert row["run"] == f"'={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
+    assert row["run"] == f"={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5

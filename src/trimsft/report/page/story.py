@@ -17,7 +17,6 @@ from trimsft.report.course import Logged
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
-from trimsft.report.sides import Side
 from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 
 PROMPT = 300  # characters of the prompt that are shown
@@ -65,16 +64,12 @@ def _told(runs: Sequence[Run], story: Story) -> dict[str, Any]:
 
 
 def _address(story: Story) -> str:
-    """Where the viewer shows the first marked token under the first two sides (share.js reads it)."""
+    """Return where the viewer shows the first marked token under the second side (tokens.js reads it)."""
     place = story.excerpt.start + [token.marked for token in story.excerpt.tokens].index(True)
-    first, second = ([side.objective, *_band(side)] for side in story.sides[:2])
-    keys = dict(zip(("t.method", "t.m", "t.tau"), first, strict=False))
-    return urlencode({"t.at": f"{story.excerpt.number}~{place}", **keys, "t.b": "~".join(second)})
-
-
-def _band(side: Side) -> list[str]:
+    side = story.sides[1]
     fields = vars(side.weigher)
-    return [f"{fields[name]:g}" for name in ("margin", "bandwidth") if name in fields]
+    band = {key: f"{fields[name]:g}" for key, name in (("t.m", "margin"), ("t.tau", "bandwidth")) if name in fields}
+    return urlencode({"t.at": f"{story.excerpt.number}~{place}", "t.method": side.objective, **band})
 
 
 def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
