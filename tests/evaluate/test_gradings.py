@@ -25,7 +25,7 @@ from trimsft.evaluate.problems import (
 from trimsft.evaluate.scores import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
-from trimsft.report.page.answers import problem_rows
+from trimsft.report.page.answers_tab import problem_rows
 from trimsft.report.runs import read_runs
 
 from .scripted import ScriptedEngine

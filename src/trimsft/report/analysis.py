@@ -17,7 +17,7 @@ from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
 from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.sweep import Sweep, read_sweep
+from trimsft.report.page.details_tab import Sweep, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.tables import tokens as token_tables
 from trimsft.report.tables.scores import in_order
@@ -173,7 +173,7 @@ class Writer:
         for point in self.sweep.points:
             spread = (100 * point.value, 100 * point.low, 100 * point.high)
             planes.setdefault(point.objective, {})[point.margin, point.bandwidth] = spread
-        baseline = None if self.sweep.baseline is None else 100 * self.sweep.baseline[0]
+        baseline = None if self.sweep.baseline is None else 100 * self.sweep.baseline.value
         drawn = {objective: scores for objective, scores in planes.items() if len(scores) > 1}
         for objective, scores in drawn.items():
             name = "ablation" if len(planes) == 1 else f"ablation-{objective}"

@@ -25,7 +25,7 @@ from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES, OTHER_LINE, VALUE_LINES
 from trimsft.report.page.build import write_report
 from trimsft.report.page.charts import line_styles
-from trimsft.report.page.provenance import cut_words, lead, table_facts
+from trimsft.report.page.details_tab import cut_words, lead, table_facts
 from trimsft.report.runs import read_run
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]

@@ -14,7 +14,7 @@ from trimsft.cli.study import show_sweep
 from trimsft.errors import RunError
 from trimsft.evaluate.scores import over_runs
 from trimsft.report.figures import style
-from trimsft.report.page.sweep import read_sweep as read_for_page
+from trimsft.report.page.details_tab import read_sweep as read_for_page
 from trimsft.study.folder import StudyFolder
 from trimsft.study.run import Outcome
 from trimsft.study.scales import SCALES

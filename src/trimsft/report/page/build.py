@@ -19,14 +19,11 @@ from markupsafe import Markup
 
 from trimsft.data.visible import json_for_script, visible
 from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
-from trimsft.report.page.evaluation import evaluation_parts
-from trimsft.report.page.provenance import facts_of, lead
-from trimsft.report.page.story import story_parts
-from trimsft.report.page.sweep import sweep_parts
+from trimsft.report.page.details_tab import audit_parts, facts_of, lead, sweep_parts, training_parts
+from trimsft.report.page.first_screen import story_parts
+from trimsft.report.page.scores_tab import evaluation_parts
 from trimsft.report.page.tokens_tab import BUDGET, token_parts
-from trimsft.report.page.training import training_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.report.story import tell_story
 from trimsft.runs.files import write_whole

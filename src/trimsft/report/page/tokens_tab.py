@@ -37,7 +37,7 @@ from trimsft.data.visible import json_for_script, shortened, spaced, visible
 from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
 from trimsft.report.course import ENDED, Moment, start_of
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
-from trimsft.report.page.provenance import cut_notes
+from trimsft.report.page.details_tab import cut_notes
 from trimsft.report.runs import Run, base_of
 from trimsft.report.story import level_of
 from trimsft.runs.secrets import without_folders

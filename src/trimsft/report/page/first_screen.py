@@ -15,7 +15,7 @@ from trimsft.data.visible import shortened, visible
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.course import Logged
 from trimsft.report.page.charts import line_class, number, run_lines
-from trimsft.report.page.evaluation import Difference, Table
+from trimsft.report.page.scores_tab import Difference, Table
 from trimsft.report.runs import Run
 from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 

@@ -12,7 +12,6 @@ full, and the page says what is left out.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,7 +24,6 @@ from trimsft.report.runs import Asked, Run, Written
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text
 AT_ONCE = 16_384  # samples of a run whose texts are in memory together
-STEP = 240  # characters of a step in the list of problems that flipped
 
 Samples = Sequence[Written]
 
@@ -207,67 +205,6 @@ class RunAnswers:
             for sample in self._run.samples(benchmark, problems):
                 problems[sample.problem].append(sample)
         return held
-
-
-# ---- where a wrong answer leaves a right one
-
-
-@dataclass(frozen=True)
-class Parting:
-    """The first step in which a wrong sample differs from a right one; empty where a text ends before it."""
-
-    wrong: str
-    right: str
-
-
-def parting(row: ProblemRow, pair: tuple[int, int], answers: tuple[Answers, Answers]) -> Parting | None:
-    """How the run that lost a problem went wrong: its wrong sample that stays longest with a right one of the other.
-
-    None where no run lost, or where one has no such sample. evaluation.js does the same.
-    """
-    lost = _lost(row, pair)
-    if lost is None:
-        return None
-    wrong, right = (
-        [steps_of(sample.text) for sample in answers[side].samples if (sample.grade.status == "correct") is is_right]
-        for side, is_right in ((lost, False), (1 - lost, True))
-    )
-    pairs = [(_shared(one, other), one, other) for one in wrong for other in right]
-    if not pairs:
-        return None
-    count, *two = max(pairs, key=lambda found: found[0])  # of equal ones the first
-    one, other = ("".join(steps[count : count + 1]) for steps in two)
-    same = _shared(one, other)
-    return Parting(_around(one, same), _around(other, same))
-
-
-def _lost(row: ProblemRow, pair: tuple[int, int]) -> int | None:
-    """Which of the two runs lost the problem: by samples, else by its greedy answer."""
-    before, after = (row.outcomes[place] for place in pair)
-    change = row.change(*pair)
-    if before is None or after is None:
-        return None
-    if change == 0 and before.greedy is not None and after.greedy is not None:
-        change = after.greedy - before.greedy
-    return None if change == 0 else int(change < 0)
-
-
-def steps_of(text: str) -> list[str]:
-    """Lines, and sentences of a line; without those that have no digit, where some have."""
-    steps = [step for part in re.split(r"\n+|(?<=[.!?;])\s+", visible(text[:LONGEST])) if (step := part.strip())]
-    return [step for step in steps if re.search("[0-9]", step)] or steps
-
-
-def _around(step: str, place: int) -> str:
-    """A step as far as it is shown: `STEP` characters, from a little before the place where it differs."""
-    start = max(0, place - STEP // 4) if place > STEP // 2 else 0
-    return "…" * (start > 0) + step[start : start + STEP] + "…" * (start + STEP < len(step))
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many steps, or characters, are the same at the beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 # ---- packed for the page's script
