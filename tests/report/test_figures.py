@@ -14,9 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.tokens.tiny import make_table
-from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 from trimsft.report import figures
-from trimsft.report.colours import METHOD_LINES, VALUE_LINES, lines_of
+from trimsft.report.colours import METHOD_LINES, lines_of
 from trimsft.report.figures import Drawing
 from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
@@ -204,31 +203,11 @@ def test_marks_are_explained_and_bars_of_nothing_have_a_number(drawn: dict[str, 
     assert [text.get_text() for text in zero.figure.axes[0].texts] == ["0"]
 
 
-def test_names_of_benchmarks_stand_upright_where_they_fit() -> None:
-    def turned(names: list[str]) -> set[float]:
-        (axes,) = figures.score_bars({name: {"SFT": (40.0, 35.0, 45.0)} for name in names}).figure.axes
-        return {label.get_rotation() for label in axes.get_xticklabels()}
-
-    assert turned(["lab-easy", "lab-medium", "lab-hard", "average"]) == {0}
-    assert turned(["a benchmark of words", "another of words"]) == {0}  # in two lines
-    assert turned(["olympiadbench"] * 1 + [f"olympiadbench{n}" for n in range(5)]) == {20}
-
-
-def test_runs_are_called_by_their_methods() -> None:
-    record = [{"step": 1, "loss": 0.5, "nll": 1.0}]
-    (legend,) = figures.training_curves({"sft": record, "trim-e": record, "run 7": record}).figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["SFT", "TrimSFT-E", "run 7"]
-
-
 def test_labels_that_no_svg_may_hold_are_spelt_out(table: TokenTable, tmp_path: Path) -> None:
     runs = {"a\x08b": table, "\ufffe": table, "--><script>": table}
     (path, _) = figures.gap_distribution(runs, margin=1.5, bandwidth=0.8).save(tmp_path / "f.svg", (".svg",))
     assert "\x08" not in path.read_text(encoding="utf-8")
     ElementTree.parse(path)
-
-
-def test_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
-    assert [text.get_text() for text in drawn["gaps"].figure.axes[0].texts] == [r"$m \pm \tau$"]
 
 
 def test_figures_of_nothing_are_refused_and_of_one_setting_are_not() -> None:
@@ -264,25 +243,6 @@ def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
 
 
-def test_bars_are_as_wide_as_they_must_be() -> None:
-    few = {"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (60.0, 55.0, 65.0)}}
-    drawing = figures.score_bars(few)
-    assert drawing.figure.get_figwidth() == 3.3
-    colours = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in drawing.figure.axes[0].patches]
-    assert colours == [METHOD_LINES[name].colour.lower() for name in ("sft", "trim")]
-
-
-def test_methods_look_the_same_in_every_figure() -> None:
-    labels = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
-    lines = lines_of(labels)
-    assert list(lines.values()) == [METHOD_LINES[name] for name in ("base", *PAPER_OBJECTIVES)]
-    assert set(METHOD_LINES) == {"base", *OBJECTIVES}
-    assert lines_of(["trim"])["trim"] == lines_of(["mine", "TrimSFT"])["TrimSFT"] == lines["TrimSFT"]
-    for look in ("colour", "dark", "dashes", "marker"):  # each alone tells all of them apart
-        assert len({getattr(line, look) for line in lines.values()}) == 7
-    assert not {line.colour for line in VALUE_LINES[1:]} & {line.colour for line in lines.values()}
-
-
 def test_runs_of_a_method_have_its_line_whatever_they_are_called() -> None:
     lines = lines_of(["mine", "again", "TrimSFT", "other"], {"mine": "dft", "again": "dft", "other": None})
     assert lines["mine"] == METHOD_LINES["dft"] and lines["TrimSFT"] == METHOD_LINES["trim"]
@@ -315,17 +275,6 @@ def test_a_map_names_its_fields_and_frames_what_was_chosen() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cosine", "linear"]
     assert [patch.get_xy() for patch in axes.patches] == [(1, 0)]  # type: ignore[attr-defined]
     assert len(drawing.rows) == 4
-
-
-def test_a_plane_of_whole_rows_and_columns_has_no_empty_squares() -> None:
-    tried = [(m, tau) for m in (0.0, 1.0, 3.0, 6.0) for tau in (0.5, 1.0, 2.0, 6.0) if m in (1, 6) or tau in (1, 6)]
-    drawing = figures.score_map({setting: (50.0 + sum(setting), 0.0, 99.0) for setting in tried}, chosen=(1.0, 2.0))
-    upper, lower, _ = drawing.figure.axes
-    assert (upper.get_xlabel(), lower.get_xlabel()) == (r"bandwidth $\tau$", "margin $m$")
-    assert [len(axes.texts) for axes in (upper, lower)] == [8, 8] and len(drawing.rows) == 12
-    assert len(upper.patches) == 1 and not lower.patches and upper.get_title(loc="right") == "framed: chosen"
-    holes = figures.score_map(dict.fromkeys([*tried, (3.0, 2.0)], (50.0, 0.0, 99.0)))
-    assert [text.get_text() for text in holes.figure.axes[0].texts].count("not\ntried") == 3
 
 
 def test_training_curves_have_a_panel_for_each_field() -> None:
