@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from tests.tokens.tiny import make_table
 from trimsft.report import figures
-from trimsft.report.colours import METHOD_LINES, lines_of
+from trimsft.report.colours import METHOD_LINES
 from trimsft.report.figures import Drawing
 from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
-from trimsft.report.figures.style import PRINT_FORMATS, STYLE
+from trimsft.report.figures.style import PRINT_FORMATS
 from trimsft.study import paper
 from trimsft.study.paper_tables import category_figure
 from trimsft.tables import csv_of
@@ -100,13 +99,6 @@ def test_files_of_a_figure(name: str, drawn: dict[str, Drawing], tmp_path: Path)
     assert rows(drawn[name]) and files[-1].read_bytes() == csv_of(drawn[name].header, drawn[name].rows)
 
 
-def test_equal_figures_are_equal_files_and_the_style_is_left_as_it_was(table: TokenTable, tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
-    one, two = (ablation(table).save(tmp_path / f"{n}.svg", [".svg"]) for n in range(2))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-    assert dict(matplotlib.rcParams) == before and matplotlib.rcParams["font.size"] != STYLE["font.size"]
-
-
 def test_data_beside_the_figures(drawn: dict[str, Drawing]) -> None:
     assert list(rows(drawn["gaps"])[0]) == ["gap", *HOSTILE]
     moved = rows(drawn["movement"])
@@ -166,43 +158,6 @@ def test_categories_stand_beside_the_papers_with_a_number_each() -> None:
     assert theirs.texts[0].get_text() == "46.4" and theirs.get_xlim() == ours.get_xlim()
 
 
-def test_the_ablation_has_the_papers_beside_it_on_the_same_axes(drawn: dict[str, Drawing]) -> None:
-    panels = drawn["beside"].figure.axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["ours", "the paper"] * 2
-    assert len({axes.get_ylim() for axes in panels}) == 1 and "above SFT" in panels[0].get_ylabel().replace("\n", " ")
-    ours, theirs = panels[0].lines[0], panels[1].lines[0]  # over the bandwidth, at m = 1
-    assert list(np.asarray(ours.get_ydata())) == [11.5, 12, 13] and list(np.asarray(theirs.get_ydata())) == [
-        4,
-        3.5,
-        2.5,
-    ]
-    assert ours.get_color() == theirs.get_color()
-    written = rows(drawn["beside"])
-    assert {row["source"] for row in written} == {"ours", "paper"} and len(written) == 2 * 7
-    assert written[0] == {
-        "source": "ours",
-        "margin": "1",
-        "bandwidth": "0.5",
-        "value": "71.5",
-        "low": "69",
-        "high": "81",
-    }
-
-
-def test_marks_are_explained_and_bars_of_nothing_have_a_number(drawn: dict[str, Drawing]) -> None:
-    (legend,) = drawn["ratios"].figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "settings of the paper's tables",
-        r"$m=1.5$, $\tau=0.8$",
-    ]
-    bar = drawn["movement"].figure.axes[-1]
-    assert bar.get_ylabel() == "percent of all tokens"
-    (panel, _) = figures.movement_maps("base", {"trim-e": SHARES}).figure.axes
-    assert panel.get_title() == "Base to TrimSFT-E"
-    zero = figures.score_bars({"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (0.0, 0.0, 0.0)}})
-    assert [text.get_text() for text in zero.figure.axes[0].texts] == ["0"]
-
-
 def test_labels_that_no_svg_may_hold_are_spelt_out(table: TokenTable, tmp_path: Path) -> None:
     runs = {"a\x08b": table, "\ufffe": table, "--><script>": table}
     (path, _) = figures.gap_distribution(runs, margin=1.5, bandwidth=0.8).save(tmp_path / "f.svg", (".svg",))
@@ -241,13 +196,6 @@ def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(boxes) == 3
     for inside, width, height in boxes:
         assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
-
-
-def test_runs_of_a_method_have_its_line_whatever_they_are_called() -> None:
-    lines = lines_of(["mine", "again", "TrimSFT", "other"], {"mine": "dft", "again": "dft", "other": None})
-    assert lines["mine"] == METHOD_LINES["dft"] and lines["TrimSFT"] == METHOD_LINES["trim"]
-    assert len(set(lines.values())) == 4
-    assert len(lines_of([f"run {n}" for n in range(20)])) == 20
 
 
 def curves(values: list[object]) -> dict[str, dict[object, figures.Spread]]:

@@ -71,11 +71,6 @@ def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared
     assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
 
 
-def test_a_label_may_be_longer_than_a_name_of_a_file() -> None:
-    make_table(Path("t.parquet"), TEXTS)
-    assert named_runs([f"{'x' * 300}=t.parquet"]) == {"x" * 300: Path("t.parquet")}
-
-
 def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_run_alone_loads_no_code() -> None:
     Path("mine.py").write_text("open('loaded', 'x').close()\ndef half(tokens):\n    return tokens.gap * 0 + 0.5\n")
     make_table(Path("runs/own/tokens.parquet"), TEXTS)

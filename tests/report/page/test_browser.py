@@ -14,7 +14,6 @@ from tests.report.page.pages import (
     HIDDEN,
     HOSTILE,
     HOSTILE_TEXTS,
-    choose,
     contrast,
     figures,
     luminance,
@@ -201,33 +200,6 @@ def test_print_shows_every_example_and_no_controls(browser, two_tables) -> None:
 
 
 # ---- windows: what is pointed at is in sight, nothing is cut, nothing covers anything
-
-
-def tap(browser, x: float, y: float) -> None:
-    browser.command("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
-    browser.command("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-
-
-def test_the_chosen_method_is_in_sight_on_a_phone(browser, seven) -> None:
-    browser.size(390, 844)
-    view(browser, seven)
-    for method in ("auto-trim", "sft"):
-        choose(browser, method)
-        left, _, right, _ = browser.box(".methods")
-        chosen = browser.box(".methods label:has(:checked)")
-        assert left <= chosen[0] and chosen[2] <= right + 1
-
-
-def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
-    browser.size(1280)
-    view(browser, seven)
-    browser.run("scrollTo({top: 0, behavior: 'instant'}); document.querySelectorAll('#pane .t')[30].focus()")
-
-    def in_sight() -> bool:
-        _, top, _, bottom = browser.box("#pane .t:focus")
-        return browser.box("#pane")[1] <= top and bottom <= 900
-
-    wait(in_sight)  # the window moves there smoothly
 
 
 @pytest.mark.parametrize("width", [390, 700, 1280])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.evaluate.scripted import ScriptedEngine
-from tests.report.page.pages import BETTER, EASY, make_evaluated, make_three, page_of
+from tests.report.page.pages import BETTER, make_evaluated, make_three, page_of
 from trimsft.errors import RunError
 from trimsft.evaluate import evaluate_model
 from trimsft.evaluate import run as evaluate_run
@@ -179,12 +179,6 @@ def test_other_protocols_graders_and_problems_are_said_and_not_mixed(tmp_path, r
     assert [row.outcomes[2] is None for row in problem_rows(read_runs(runs), ["hard"])] == [True, False, False]
 
 
-def test_many_runs_are_compared_with_the_first_pair_only(three, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "FEW", 2)
-    differences = evaluation_parts(read_runs({**three, "Again": three["Base"]}))["data"]["differences"]
-    assert set(differences) == {"0,1", "0,2", "1,2", "1,3", "2,3"}  # not 0,3
-
-
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
     read = read_runs(three)
     rows = problem_rows(read, ["easy", "hard"])
@@ -200,13 +194,3 @@ def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, mon
     assert pack_answers(rows, read, (1, 2), budget=100_000).data() == whole.data()
     monkeypatch.setattr(evaluation, "BUDGET", 10)
     assert "all answers on 5 of 5 problems" in page_of(tmp_path, three).words
-
-
-def test_each_text_is_held_once_and_long_ones_are_cut(tmp_path) -> None:
-    runs = {label: make_evaluated(tmp_path / label, "easy", EASY, text="word " * 2000) for label in ("a", "b")}
-    parts = evaluation_parts(read_runs(runs))
-    answers = parts["data"]["answers"]
-    long = [text for text in answers["strings"] if text.startswith("word")]
-    assert [len(text) for text in long] == [answers_module.LONGEST]
-    assert answers["problems"][0]["runs"]["0"]["samples"][1][5] == 10_000 - answers_module.LONGEST
-    assert parts["left_out"] == {"problems": 3, "none": 0, "partly": 0, "cut": 2 * 3 * 5}

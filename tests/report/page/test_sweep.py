@@ -12,7 +12,7 @@ from tests.report.page.pages import HOSTILE, Page, view
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.page.build import write_report
-from trimsft.report.page.details_tab import read_sweep, sweep_parts
+from trimsft.report.page.details_tab import read_sweep
 
 
 def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:
@@ -97,13 +97,6 @@ def test_a_choice_that_is_the_highest_or_not_on_the_map(tmp_path, selection, wor
     assert words in page.words and "Highest: TrimSFT with margin 1.5" in page.words
 
 
-def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path) -> None:
-    points = [point(1, 1, 0.5), point(1, 1, 0.5, objective="trim-h")]
-    parts = sweep_parts(write(tmp_path, points=points).parent)  # a folder will do
-    assert [table["objective"] for table in parts["tables"]] == ["trim", "trim-h"]
-    assert [row[1][0][1] for table in parts["tables"] for row in table["rows"]] == [4, 4]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -122,14 +115,6 @@ def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path)
 def test_what_is_wrong_is_named(tmp_path, changes, message) -> None:
     with pytest.raises(RunError, match=message):
         read_sweep(write(tmp_path, **changes))
-
-
-def test_files_that_are_none(tmp_path) -> None:
-    with pytest.raises(RunError, match=r"sweep.json: not readable \(No such file"):
-        read_sweep(tmp_path)
-    (tmp_path / "sweep.json").write_text("{")
-    with pytest.raises(RunError, match="invalid JSON"):
-        read_sweep(tmp_path)
 
 
 def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(browser, tmp_path) -> None:

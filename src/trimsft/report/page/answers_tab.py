@@ -58,12 +58,12 @@ class ProblemRow:
     outcomes: tuple[Outcome | None, ...]
 
     def change(self, a: int, b: int) -> float:
-        """By how much of its samples run b is right more often than run a; 0 where one was not asked."""
+        """Return the share of right samples of run b minus that of run a; 0 where one was not asked."""
         before, after = self.outcomes[a], self.outcomes[b]
         return 0.0 if before is None or after is None else after.share - before.share
 
     def differs(self, a: int, b: int) -> bool:
-        """Whether anything changed: samples, vote or greedy answer."""
+        """Tell whether samples, vote or greedy answer changed."""
         before, after = self.outcomes[a], self.outcomes[b]
         if before is None or after is None:
             return False
@@ -147,7 +147,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Answers:
-    """What one run wrote on one problem: its samples by number, greedy (-1) first."""
+    """The samples of one run on one problem by number, greedy (-1) first."""
 
     samples: Samples
     votes: list[Vote]
@@ -176,12 +176,12 @@ def answers_of(samples: Samples) -> Answers:
 
 
 def has_answers(run: Run, row: ProblemRow, place: int) -> bool:
-    """Whether the run, at that place of the rows, was asked a problem and its directory still has what it wrote."""
+    """Tell whether the run, at that place of the rows, was asked a problem and its directory has its samples."""
     return row.outcomes[place] is not None and run.has_samples(row.benchmark)
 
 
 class RunAnswers:
-    """What a run wrote on problems, asked for in the order of these rows; it holds about `AT_ONCE` samples."""
+    """The samples of a run on problems, asked for in the order of these rows; it holds about `AT_ONCE` of them."""
 
     def __init__(self, run: Run, rows: Iterable[ProblemRow]) -> None:
         self._run, self._rows = run, iter(rows)
@@ -197,7 +197,7 @@ class RunAnswers:
         return answers_of(self._held[row.benchmark][row.name])
 
     def _read(self, rows: Sequence[ProblemRow]) -> dict[str, dict[str, list[Written]]]:
-        """By benchmark and problem; each file is gone through once."""
+        """Read samples by benchmark and problem, each file once."""
         held: dict[str, dict[str, list[Written]]] = {}
         for row in rows:
             held.setdefault(row.benchmark, {})[row.name] = []
@@ -244,7 +244,7 @@ class Packed:
         return True
 
     def left_out(self, rows: Sequence[ProblemRow], runs: Sequence[Run]) -> dict[str, int]:
-        """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
+        """Count the problems with answers, and those without any, or without those of every run, on the page."""
         counts = [sum(has_answers(run, row, number) for number, run in enumerate(runs)) for row in rows]
         there = {place: count for place, count in enumerate(counts) if count}
         packed = {place: len(problem["runs"]) for place, problem in self.problems.items()}
@@ -270,7 +270,7 @@ def _entry(answers: Answers, cut: Callable[[str], list[int]]) -> dict[str, Any]:
 
 
 def pack_answers(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int] | None, budget: int) -> Packed:
-    """As many problems with all samples as the budget has room for."""
+    """Pack as many problems with all samples as the budget has room for."""
     scored = [place for place, run in enumerate(runs) if run.scores]
     groups = [list(pair), [place for place in scored if place not in pair]] if pair else [scored]
     order, packed = list(range(len(rows))), Packed()

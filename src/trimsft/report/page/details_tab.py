@@ -231,7 +231,7 @@ _FIXED_PROMPTS = {None: "the usual system prompt", "": "no system prompt"}
 
 
 def lead(runs: Sequence[Run]) -> str:
-    """How many runs there are, and which files the page was made from."""
+    """Return how many runs there are, and which files the page was made from."""
     files = sum(run.folder.is_file() for run in runs)
     folders = len(runs) - files
     sources = [f"the run director{'y' if folders == 1 else 'ies'}"] if folders else []
@@ -241,7 +241,7 @@ def lead(runs: Sequence[Run]) -> str:
 
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
-    """What was run: settings but for empty ones, versions, commands, and where each run is."""
+    """Return settings but for empty ones, versions, commands, and the place of each run."""
     facts = flat(settings)
     versions: dict[str, Any] = {}
     for run in runs:
@@ -279,7 +279,7 @@ def flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def table_facts(metadata: Mapping[str, Any]) -> str:
-    """How one table was made; what its file does not record is left out."""
+    """Describe how one table was made; what its file does not record is left out."""
     facts = [f"tokens of {metadata.get('model', '?')}", f"{metadata.get('data', {}).get('rows', '?')} rows"]
     if "template" in metadata:
         facts.append(f"template {metadata['template']}")
@@ -293,7 +293,7 @@ def table_facts(metadata: Mapping[str, Any]) -> str:
 
 
 def cut_words(metadata: Mapping[str, Any]) -> str:
-    """What the limit of length took away; empty where that was nothing, or is not recorded."""
+    """Describe what the limit of length took away; empty where that was nothing, or is not recorded."""
     cut = metadata.get("cut") or {}
     rows, tokens, lost = (int(cut.get(name) or 0) for name in ("rows_cut", "tokens_cut", "rows_lost"))
     if not rows and not lost:

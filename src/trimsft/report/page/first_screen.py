@@ -73,7 +73,7 @@ def _address(story: Story) -> str:
 
 
 def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
-    """What one side learns from."""
+    """Return the row of one side."""
     side, excerpt = story.sides[place], story.excerpt
     line = run_lines(runs)[side.run.label] if side.run else METHOD_LINES[side.objective]
     return {
@@ -101,7 +101,7 @@ def _named(token: Lit) -> str:
 
 
 def _about(story: Story, excerpt: Excerpt) -> str:
-    """What is wrong in the example, or what is lowest in it."""
+    """Describe what is wrong in the example, or lowest in it."""
     if story.steps is None:
         return f"the lowest of all is marked: {_named(story.lowest[0])}"
     told = [f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong[:NAMED]]

@@ -25,7 +25,7 @@ from trimsft.report.page.answers_tab import BUDGET, LONGEST, ProblemRow, default
 from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
-from trimsft.report.tables.scores import in_order
+from trimsft.report.score_tables import in_order
 from trimsft.runs.secrets import without_folders
 
 LISTED = 20  # flips in the list that needs no script
@@ -78,7 +78,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _metrics(runs: Sequence[Run]) -> dict[str, str]:
-    """What is shown, by the name it is shown with: for as many samples as all runs have."""
+    """Return the metrics by the name they are shown with, for as many samples as all runs have."""
     drawn = min((score.samples for run in runs for score in run.scores.values()), default=0)
     if not drawn:
         return {"greedy": "greedy"}
@@ -130,7 +130,7 @@ def _score_data(rows: Sequence[tuple[str, Sequence[Interval | None]]]) -> list[l
 
 
 def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
-    """Why a run is not in the tables of scores, or has no mean there; nothing where no run is evaluated."""
+    """Say why a run is not in the tables of scores, or has no mean there; nothing where no run is evaluated."""
     if not benchmarks:
         return []
     absent = [run.label for run in runs if not run.scores]
