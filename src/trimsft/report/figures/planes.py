@@ -129,27 +129,31 @@ def score_map(
     chosen: tuple[Any, Any] | None = None,
 ) -> Drawing:
     """Draw scores by the values of two fields, the first across, in the unit of `metric`; `chosen` gets a frame."""
+    from matplotlib.colors import Normalize
     from matplotlib.patches import Rectangle
 
     if not scores:
         raise ValueError(f"scores: there are none; give the value of at least one ({', '.join(fields)})")
     across, up = (in_order({setting[n] for setting in scores}) for n in (0, 1))
     values = np.array([[scores.get((x, y), (np.nan,))[0] for x in across] for y in up])
+    norm = Normalize(np.nanmin(values), np.nanmax(values))
     with drawing(max(COLUMN, 1.1 + _SQUARE * len(across)), max(1.6, 0.7 + _SQUARE * len(up)), UNFRAMED) as drawn:
         axes = drawn.figure.subplots()
-        colours = axes.pcolormesh(np.ma.masked_invalid(values), cmap=_COLOURS, edgecolors="white", linewidth=1)
+        colours = axes.pcolormesh(
+            np.ma.masked_invalid(values), cmap=_COLOURS, norm=norm, edgecolors="white", linewidth=1
+        )
         for (row, column), value in np.ndenumerate(values):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5}
             if np.isnan(value):
                 axes.text(column + 0.5, row + 0.5, "not\ntried", color=GREY, **{**look, "fontsize": 5.5})
             else:
-                colour = "black" if colours.norm(value) > 0.55 else "white"
+                colour = "black" if norm(value) > 0.55 else "white"
                 axes.text(column + 0.5, row + 0.5, f"{value:.1f}", color=colour, **look)
         axes.set_xticks(np.arange(len(across)) + 0.5, [plain(value_text(value)) for value in across])
         axes.set_yticks(np.arange(len(up)) + 0.5, [plain(value_text(value)) for value in up])
         axes.tick_params(length=0)
         axes.set(xlabel=field_label(fields[0]), ylabel=field_label(fields[1]))
-        if chosen in scores:
+        if chosen is not None and chosen in scores:
             corner = (across.index(chosen[0]), up.index(chosen[1]))
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False))
             axes.set_title("framed: chosen", loc="right", fontsize=7)
