@@ -20,7 +20,7 @@ from tests.evaluate.graded import random_counts, score_of
 from trimsft.data.visible import single_line
 from trimsft.evaluate.compare import compare_runs
 from trimsft.intervals import Interval
-from trimsft.report.tables.scores import comparison_table, score_table
+from trimsft.report.score_tables import comparison_table, score_table
 from trimsft.tables import (
     FORMATS,
     Cell,

@@ -3,7 +3,6 @@
     python tools/pictures.py runs/quickstart/report.html docs/figures
 
 quickstart_report.png      the first screen: story and scores
-viewer.png                 the story's example in the token viewer, under SFT and TrimSFT
 first_minute_flips.png     problems that flipped, with the step in which a wrong answer leaves a right one
 first_minute_phone.png     the first screen at 390 pixels
 """
@@ -32,10 +31,6 @@ def main() -> None:
     with Browser() as browser:
         opened(browser, arguments.page, WIDE)
         save(browser, arguments.folder / "quickstart_report.png", height=browser.box("#story")[3] + 16)
-        browser.run("document.querySelector('#story button').click()")
-        wait(lambda: browser.run("return document.activeElement.closest('#pane') !== null"))
-        browser.run("document.getElementById('viewer').scrollIntoView()")
-        save(browser, arguments.folder / "viewer.png")
         browser.run("document.getElementById('flip-counts').scrollIntoView()")
         save(browser, arguments.folder / "first_minute_flips.png", height=700)
         opened(browser, arguments.page, PHONE)

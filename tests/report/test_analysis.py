@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
-from trimsft.study import paper, paper_tables
+from trimsft.study import paper
 from trimsft.study.paper_tables import write_paper_tables
 from trimsft.tables import escape_markdown
-from trimsft.tokens.table import SCHEMA, TokenTable, read_token_table, write_table
+from trimsft.tokens.table import SCHEMA, read_token_table, write_table
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
@@ -208,23 +207,3 @@ def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"sweep\.json: not readable"):
         write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("table_of", [paper_tables.weights, paper_tables.masses, paper_tables.categories])
-def test_the_papers_tables_take_the_memory_of_a_few_columns(table_of) -> None:
-    """One column after the other: all of them at once took 2.1 GB of 5 million tokens."""
-    rng, tokens = np.random.default_rng(0), 60_000
-    numbers = {
-        "example": np.arange(tokens) // 300,
-        "category": np.arange(tokens) % 4,
-        "competitor_id": np.zeros(tokens),
-    }
-    floats = {name: rng.random(tokens, dtype=np.float32) for name in ("nll", "gap", "entropy", "gradient_norm")}
-    columns = {name: values.astype(np.int32) for name, values in numbers.items()} | floats
-    table = TokenTable(columns | {"category": columns["category"].astype(np.int8)}, {}, {})
-    table_of(table, "before anything is cached")
-    tracemalloc.start()
-    table_of(table, "")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 16 * 8 * tokens

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, lines_of, name_of
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, lines_of
 
 Array = NDArray[np.float64]
 APART = 10  # in CIELAB; 2.3 is the least that is seen at all (Mahy et al., 1994), and these are thin lines in a plot
@@ -58,22 +58,6 @@ def test_any_two_methods_and_any_two_values_are_told_apart(vision: str, look: st
 def test_lines_stand_out_from_their_background(look: str, background: str) -> None:
     assert min(contrast(getattr(line, look), background) for line in METHOD_LINES.values()) >= 3  # WCAG, for marks
     assert contrast(NEUTRAL, "#ffffff") >= 3
-
-
-def test_the_methods_of_one_figure_are_told_apart_in_grey() -> None:
-    eight = [METHOD_LINES[name] for name in ("base", "sft", "fsft", "dft", "trim", "trim-e", "trim-h", "auto-trim")]
-    assert len({line.dashes for line in eight}) == len({line.marker for line in eight}) == 8
-    assert len({line.marker for line in METHOD_LINES.values()}) == len(METHOD_LINES)
-
-
-def test_names_of_methods_in_place_of_ids() -> None:
-    assert [name_of(label) for label in ("sft", "TrimSFT", "trim-h", "rho-1")] == [
-        "SFT",
-        "TrimSFT",
-        "TrimSFT-H",
-        "Rho-1",
-    ]
-    assert name_of("narrow") == "narrow"
 
 
 def test_a_run_has_one_colour_in_a_figure_of_some_runs_and_in_one_of_all() -> None:

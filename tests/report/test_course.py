@@ -51,12 +51,6 @@ def test_fixed_objectives_have_one_such_gap_or_none(tmp_path, objective, gap) ->
     assert moments_of(course) == []
 
 
-def test_the_band_is_the_one_that_was_trained_with(tmp_path) -> None:
-    run = make_telemetry(tmp_path / "run", "trim", skipped=[0.1])
-    (run / "config.yaml").write_text("objective: trim\nmargin: 6.0\nbandwidth: 2\n")
-    assert read_course(read_run("a", run))[0].counts_from == pytest.approx(6 - 2 * 1.1774, abs=1e-3)
-
-
 def test_a_long_training_has_no_more_moments_than_a_page_carries() -> None:
     moments = moments_of([Logged(step=n, gate=0.0, exponent=1.0) for n in range(1, 1002)])
     assert len(moments) <= MOST_MOMENTS and moments[-1].step == 1001

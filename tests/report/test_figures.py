@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from tests.tokens.tiny import make_table
-from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 from trimsft.report import figures
-from trimsft.report.colours import METHOD_LINES, VALUE_LINES, lines_of
+from trimsft.report.colours import METHOD_LINES
 from trimsft.report.figures import Drawing
 from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
-from trimsft.report.figures.style import PRINT_FORMATS, STYLE
+from trimsft.report.figures.style import PRINT_FORMATS
 from trimsft.study import paper
 from trimsft.study.paper_tables import category_figure
 from trimsft.tables import csv_of
@@ -101,13 +99,6 @@ def test_files_of_a_figure(name: str, drawn: dict[str, Drawing], tmp_path: Path)
     assert rows(drawn[name]) and files[-1].read_bytes() == csv_of(drawn[name].header, drawn[name].rows)
 
 
-def test_equal_figures_are_equal_files_and_the_style_is_left_as_it_was(table: TokenTable, tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
-    one, two = (ablation(table).save(tmp_path / f"{n}.svg", [".svg"]) for n in range(2))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-    assert dict(matplotlib.rcParams) == before and matplotlib.rcParams["font.size"] != STYLE["font.size"]
-
-
 def test_data_beside_the_figures(drawn: dict[str, Drawing]) -> None:
     assert list(rows(drawn["gaps"])[0]) == ["gap", *HOSTILE]
     moved = rows(drawn["movement"])
@@ -167,68 +158,11 @@ def test_categories_stand_beside_the_papers_with_a_number_each() -> None:
     assert theirs.texts[0].get_text() == "46.4" and theirs.get_xlim() == ours.get_xlim()
 
 
-def test_the_ablation_has_the_papers_beside_it_on_the_same_axes(drawn: dict[str, Drawing]) -> None:
-    panels = drawn["beside"].figure.axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["ours", "the paper"] * 2
-    assert len({axes.get_ylim() for axes in panels}) == 1 and "above SFT" in panels[0].get_ylabel().replace("\n", " ")
-    ours, theirs = panels[0].lines[0], panels[1].lines[0]  # over the bandwidth, at m = 1
-    assert list(np.asarray(ours.get_ydata())) == [11.5, 12, 13] and list(np.asarray(theirs.get_ydata())) == [
-        4,
-        3.5,
-        2.5,
-    ]
-    assert ours.get_color() == theirs.get_color()
-    written = rows(drawn["beside"])
-    assert {row["source"] for row in written} == {"ours", "paper"} and len(written) == 2 * 7
-    assert written[0] == {
-        "source": "ours",
-        "margin": "1",
-        "bandwidth": "0.5",
-        "value": "71.5",
-        "low": "69",
-        "high": "81",
-    }
-
-
-def test_marks_are_explained_and_bars_of_nothing_have_a_number(drawn: dict[str, Drawing]) -> None:
-    (legend,) = drawn["ratios"].figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "settings of the paper's tables",
-        r"$m=1.5$, $\tau=0.8$",
-    ]
-    bar = drawn["movement"].figure.axes[-1]
-    assert bar.get_ylabel() == "percent of all tokens"
-    (panel, _) = figures.movement_maps("base", {"trim-e": SHARES}).figure.axes
-    assert panel.get_title() == "Base to TrimSFT-E"
-    zero = figures.score_bars({"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (0.0, 0.0, 0.0)}})
-    assert [text.get_text() for text in zero.figure.axes[0].texts] == ["0"]
-
-
-def test_names_of_benchmarks_stand_upright_where_they_fit() -> None:
-    def turned(names: list[str]) -> set[float]:
-        (axes,) = figures.score_bars({name: {"SFT": (40.0, 35.0, 45.0)} for name in names}).figure.axes
-        return {label.get_rotation() for label in axes.get_xticklabels()}
-
-    assert turned(["lab-easy", "lab-medium", "lab-hard", "average"]) == {0}
-    assert turned(["a benchmark of words", "another of words"]) == {0}  # in two lines
-    assert turned(["olympiadbench"] * 1 + [f"olympiadbench{n}" for n in range(5)]) == {20}
-
-
-def test_runs_are_called_by_their_methods() -> None:
-    record = [{"step": 1, "loss": 0.5, "nll": 1.0}]
-    (legend,) = figures.training_curves({"sft": record, "trim-e": record, "run 7": record}).figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["SFT", "TrimSFT-E", "run 7"]
-
-
 def test_labels_that_no_svg_may_hold_are_spelt_out(table: TokenTable, tmp_path: Path) -> None:
     runs = {"a\x08b": table, "\ufffe": table, "--><script>": table}
     (path, _) = figures.gap_distribution(runs, margin=1.5, bandwidth=0.8).save(tmp_path / "f.svg", (".svg",))
     assert "\x08" not in path.read_text(encoding="utf-8")
     ElementTree.parse(path)
-
-
-def test_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
-    assert [text.get_text() for text in drawn["gaps"].figure.axes[0].texts] == [r"$m \pm \tau$"]
 
 
 def test_figures_of_nothing_are_refused_and_of_one_setting_are_not() -> None:
@@ -264,32 +198,6 @@ def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
 
 
-def test_bars_are_as_wide_as_they_must_be() -> None:
-    few = {"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (60.0, 55.0, 65.0)}}
-    drawing = figures.score_bars(few)
-    assert drawing.figure.get_figwidth() == 3.3
-    colours = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in drawing.figure.axes[0].patches]
-    assert colours == [METHOD_LINES[name].colour.lower() for name in ("sft", "trim")]
-
-
-def test_methods_look_the_same_in_every_figure() -> None:
-    labels = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
-    lines = lines_of(labels)
-    assert list(lines.values()) == [METHOD_LINES[name] for name in ("base", *PAPER_OBJECTIVES)]
-    assert set(METHOD_LINES) == {"base", *OBJECTIVES}
-    assert lines_of(["trim"])["trim"] == lines_of(["mine", "TrimSFT"])["TrimSFT"] == lines["TrimSFT"]
-    for look in ("colour", "dark", "dashes", "marker"):  # each alone tells all of them apart
-        assert len({getattr(line, look) for line in lines.values()}) == 7
-    assert not {line.colour for line in VALUE_LINES[1:]} & {line.colour for line in lines.values()}
-
-
-def test_runs_of_a_method_have_its_line_whatever_they_are_called() -> None:
-    lines = lines_of(["mine", "again", "TrimSFT", "other"], {"mine": "dft", "again": "dft", "other": None})
-    assert lines["mine"] == METHOD_LINES["dft"] and lines["TrimSFT"] == METHOD_LINES["trim"]
-    assert len(set(lines.values())) == 4
-    assert len(lines_of([f"run {n}" for n in range(20)])) == 20
-
-
 def curves(values: list[object]) -> dict[str, dict[object, figures.Spread]]:
     return {"DFT": {value: (20.0 + n, 19.0 + n, 22.0 + n) for n, value in enumerate(values)}}
 
@@ -315,17 +223,6 @@ def test_a_map_names_its_fields_and_frames_what_was_chosen() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cosine", "linear"]
     assert [patch.get_xy() for patch in axes.patches] == [(1, 0)]  # type: ignore[attr-defined]
     assert len(drawing.rows) == 4
-
-
-def test_a_plane_of_whole_rows_and_columns_has_no_empty_squares() -> None:
-    tried = [(m, tau) for m in (0.0, 1.0, 3.0, 6.0) for tau in (0.5, 1.0, 2.0, 6.0) if m in (1, 6) or tau in (1, 6)]
-    drawing = figures.score_map({setting: (50.0 + sum(setting), 0.0, 99.0) for setting in tried}, chosen=(1.0, 2.0))
-    upper, lower, _ = drawing.figure.axes
-    assert (upper.get_xlabel(), lower.get_xlabel()) == (r"bandwidth $\tau$", "margin $m$")
-    assert [len(axes.texts) for axes in (upper, lower)] == [8, 8] and len(drawing.rows) == 12
-    assert len(upper.patches) == 1 and not lower.patches and upper.get_title(loc="right") == "framed: chosen"
-    holes = figures.score_map(dict.fromkeys([*tried, (3.0, 2.0)], (50.0, 0.0, 99.0)))
-    assert [text.get_text() for text in holes.figure.axes[0].texts].count("not\ntried") == 3
 
 
 def test_training_curves_have_a_panel_for_each_field() -> None:

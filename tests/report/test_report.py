@@ -1,6 +1,5 @@
 """`trimsft report` and `trimsft compare`: which runs are meant, what is written, what is refused."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -70,21 +69,6 @@ def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared
     both = make_report(ReportSettings(runs=("runs/trim", "tokens-other.parquet")))
     assert both.folder == Path("report") and all(path.is_file() for path in both.others)
     assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
-
-
-def test_no_cell_of_a_file_for_spreadsheets_is_a_formula() -> None:
-    make_table(Path("t.parquet"), TEXTS)
-    make_table(Path("u.parquet"), TEXTS)
-    files = make_report(ReportSettings(runs=("-2+3=t.parquet", "@SUM(1)=u.parquet"))).others
-    tables = [path.read_text(encoding="utf-8") for path in files if path.suffix == ".csv"]
-    assert sum("'-2+3" in table for table in tables) > 3
-    for cell in (cell for table in tables for row in csv.reader(table.splitlines()) for cell in row):
-        assert not cell.startswith(("=", "@")) and "-2+3" not in cell[:4], cell
-
-
-def test_a_label_may_be_longer_than_a_name_of_a_file() -> None:
-    make_table(Path("t.parquet"), TEXTS)
-    assert named_runs([f"{'x' * 300}=t.parquet"]) == {"x" * 300: Path("t.parquet")}
 
 
 def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_run_alone_loads_no_code() -> None:

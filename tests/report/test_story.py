@@ -3,16 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.tokens.tiny import make_table
 from trimsft.objectives import PARAMETERS
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.runs import Run, read_runs
-from trimsft.report.sides import sides_of
-from trimsft.report.story import LEVELS, MINUS, SHOWN, tell_story
+from trimsft.report.story import LEVELS, MINUS, SHOWN, sides_of, tell_story
 
 WRONG = ["Step ", "1", ": ", "3", " * ", "8", " = ", "2", "5", ".\n", "So ", "25"]
 RIGHT = ["Step ", "1", ": ", "2", " + ", "2", " = ", "4", "."]
@@ -92,16 +89,6 @@ def test_a_wrong_step_that_the_model_expects_is_no_story(tmp_path) -> None:
     assert story.steps is None and story.excerpt.tokens[1].marked
 
 
-def test_masked_tokens_in_between_make_no_step(tmp_path) -> None:
-    """What is left of "3 * (8 + 1) = 27" is no step."""
-    path = make_table(tmp_path / "a.parquet", [["3", " *", " 8", " =", " 27"]], gap=[5, 5, 5, 5, -4])
-    assert tell_story(read_runs({"a": path}), PARAMETERS).steps is not None
-    table = pq.read_table(path)
-    places = pa.array([0, 1, 5, 6, 7], type=pa.int32())
-    pq.write_table(table.set_column(1, "position", places), path)
-    assert tell_story(read_runs({"a": path}), PARAMETERS).steps is None
-
-
 @pytest.mark.parametrize(
     ("configs", "expected"),
     [
@@ -164,8 +151,3 @@ def test_auto_trim_is_weighed_as_it_answered_to_the_base(tmp_path) -> None:
     at = len(RIGHT) + 8
     assert story.spent_percent[1] == pytest.approx(100 * mass[at] / mass.sum(), rel=1e-5)  # the table is float32
     assert [side.name for side in tell_story(runs, PARAMETERS, [ENDED]).sides] == ["SFT", "TrimSFT"]  # without a log
-
-
-def test_no_tokens_no_story(tmp_path) -> None:
-    make_table(tmp_path / "base" / "tokens.parquet", [])
-    assert tell_story(runs_of(tmp_path, base="", SFT="objective: sft"), PARAMETERS) is None

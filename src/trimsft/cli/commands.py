@@ -284,7 +284,7 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         typer.echo(json.dumps(evaluated.as_json()))
         return
     from trimsft.evaluate.scores import read_scores
-    from trimsft.report.tables.scores import group_tables, summary_table
+    from trimsft.report.score_tables import group_tables, summary_table
 
     name = Path(settings.model).name
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")

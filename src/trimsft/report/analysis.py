@@ -15,12 +15,11 @@ from pathlib import Path
 
 from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
-from trimsft.report import figures
+from trimsft.report import figures, token_tables
 from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.sweep import Sweep, read_sweep
+from trimsft.report.page.details_tab import Sweep, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
-from trimsft.report.tables import tokens as token_tables
-from trimsft.report.tables.scores import in_order
+from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Records, escape_markdown
 from trimsft.tokens.statistics.calibration import calibration
@@ -32,7 +31,7 @@ from trimsft.tokens.table import incomparable
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was written, and what a reader must know beside it."""
+    """The files of an analysis, and what a reader must know beside them."""
 
     files: list[Path]
     incomparable: Mapping[str, str]
@@ -79,7 +78,7 @@ def write_analysis(
 
 @dataclass
 class Writer:
-    """What the runs hold, and what has been written of it so far, for the index."""
+    """The contents of the runs, and what has been written of them so far, for the index."""
 
     out: Path
     runs: list[Run]
@@ -145,7 +144,7 @@ class Writer:
             self.left_out.append("Movement: one token table alone has no before and after.")
 
     def draw_training(self) -> None:
-        """What the trainings logged, step by step."""
+        """Draw what the trainings logged, step by step."""
         courses = {run.label: [vars(line) for line in read_course(run)] for run in self.runs}
         if logged := {label: course for label, course in courses.items() if course}:
             self.draw(figures.training_curves(logged, self.objectives), "training")
@@ -173,7 +172,7 @@ class Writer:
         for point in self.sweep.points:
             spread = (100 * point.value, 100 * point.low, 100 * point.high)
             planes.setdefault(point.objective, {})[point.margin, point.bandwidth] = spread
-        baseline = None if self.sweep.baseline is None else 100 * self.sweep.baseline[0]
+        baseline = None if self.sweep.baseline is None else 100 * self.sweep.baseline.value
         drawn = {objective: scores for objective, scores in planes.items() if len(scores) > 1}
         for objective, scores in drawn.items():
             name = "ablation" if len(planes) == 1 else f"ablation-{objective}"

@@ -27,7 +27,7 @@ Objectives: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Line:
-    """How one run is drawn."""
+    """Colour, dashes and marker of one run."""
 
     colour: str  # on white
     dark: str  # on a dark page

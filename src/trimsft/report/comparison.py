@@ -27,7 +27,7 @@ OTHERWISE = "†"  # stands behind the name of a run that was asked otherwise th
 
 @dataclass(frozen=True, kw_only=True)
 class CompareSettings:
-    """Which runs are compared by what, and how the result is shown."""
+    """The runs to compare, the metric, and the format of the result."""
 
     runs: tuple[Path, ...] = option(help="Run directories; the first is the baseline.", argument="RUN")
     metric: str = option("average", help="Metric to compare: average, greedy, pass@K or majority@K.")
@@ -81,7 +81,7 @@ def compare(settings: CompareSettings) -> Compared:
     from trimsft.evaluate.scores import load_run
     from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
     from trimsft.report.runs import Run
-    from trimsft.report.tables.scores import comparison_table, group_tables, score_table
+    from trimsft.report.score_tables import comparison_table, group_tables, score_table
 
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat

@@ -73,7 +73,7 @@ ENDED = Moment(step=0, gate=0.0, exponent=AutoTrim().exponent)
 
 
 def read_course(run: Run) -> list[Logged]:
-    """What a training logged of its tokens, step by step; empty where nothing was recorded."""
+    """Return what a training logged of its tokens, step by step; empty where nothing was recorded."""
     path = run.directory.telemetry_path
     if run.folder.is_file() or not path.is_file():
         return []
@@ -84,7 +84,7 @@ def read_course(run: Run) -> list[Logged]:
 
 
 def moments_of(course: Sequence[Logged]) -> list[Moment]:
-    """How AutoTrim weighed tokens, at no more steps than a page carries; empty for other objectives."""
+    """Return AutoTrim's states at no more steps than a page carries; empty for other objectives."""
     moments = [moment for line in course if (moment := _moment(line))]
     every = -(-len(moments) // (MOST_MOMENTS - 2)) or 1
     return moments[:2] + moments[2:][::-1][::every][::-1]  # the first two and the last one are always among them

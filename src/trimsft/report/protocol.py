@@ -11,7 +11,7 @@ from dataclasses import replace
 from trimsft.errors import RunError
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy
 from trimsft.grading import GRADER_VERSION
-from trimsft.report.page.provenance import flat
+from trimsft.report.page.details_tab import flat
 from trimsft.report.runs import Asked, Run
 
 _OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
@@ -24,7 +24,7 @@ AGAIN = "grade again with trimsft eval, which generates nothing anew"
 
 
 def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str) -> list[str]:
-    """In what the other run was asked otherwise on these benchmarks, as far as this metric depends on it."""
+    """Name the settings of the other run that differ on these benchmarks, as far as this metric depends on them."""
     where: dict[str, list[str]] = {}
     for benchmark in benchmarks:
         if lacking := [run.label for run in (one, other) if not run.settings(benchmark)]:
@@ -56,7 +56,7 @@ def _difference(name: str, after: str, before: str, label: str) -> str:
 
 
 def other_graders(runs: Sequence[Run]) -> dict[str, str]:
-    """Which runs were graded otherwise than the first, in words, by label."""
+    """Describe, by label, which runs were graded otherwise than the first."""
     graders = {run.label: sorted({str(one.grader) for one in run.recorded.values()}) for run in runs if run.recorded}
     (first, expected), *others = graders.items() if graders else [("", [])]
     other = {
@@ -68,7 +68,7 @@ def other_graders(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _other_gradings(runs: Sequence[Run]) -> dict[str, str]:
-    """Which runs had a benchmark's answers found or compared otherwise than the first, in words, by label."""
+    """Describe, by label, whose answers were found or compared otherwise than those of the first run."""
     other: dict[str, str] = {}
     for first, run in ((runs[0], run) for run in runs[1:]):
         for name in (name for name in run.recorded if name in first.recorded):
@@ -79,7 +79,7 @@ def _other_gradings(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def notes_of_graders(runs: Sequence[Run]) -> list[str]:
-    """What struck the graders of these runs, and which of them were of another version than this one."""
+    """Return the notes of the graders of these runs, and which of them were of another version than this one."""
     notes = [
         f"{run.label}, {name}: {note}."
         for run in runs
@@ -92,7 +92,7 @@ def notes_of_graders(runs: Sequence[Run]) -> list[str]:
 
 
 def _is_outdated(grader: GradedBy) -> bool:
-    """Whether it is an earlier version of ours; a user's own scorer, module:function, has versions of its own."""
+    """Tell whether it is an earlier version of ours; a user's own scorer, module:function, has its own versions."""
     return ":" not in grader.kind and grader.version != GRADER_VERSION
 
 

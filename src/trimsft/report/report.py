@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSettings:
-    """What is reported, and with which parameters weights are computed."""
+    """The runs of a report, and the parameters that weights are computed with."""
 
     runs: tuple[str, ...] = option(
         help="Run directories or token tables; the first is the base.", argument="[LABEL=]RUN"
@@ -57,7 +57,7 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written."""
+    """The files of a report."""
 
     folder: Path
     page: Path
@@ -92,7 +92,7 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None
 
 
 def _title(runs: Sequence[Run]) -> str:
-    """What the runs are called, after the model that they were trained from, where it is one."""
+    """Name the runs, after the model that they were trained from, where it is one."""
     names = " and ".join(run.label for run in runs) if len(runs) < 3 else f"{len(runs)} runs"
     models = {name_of(run.trained_from) for run in runs if run.trained_from}
     model = next(iter(models)) if len(models) == 1 else ""

@@ -166,7 +166,7 @@ class Run:
         return [replace(one, grade=grades.get((one.problem, one.sample), one.grade)) for one in samples]
 
     def has_samples(self, benchmark: str) -> bool:
-        """Whether the texts are there, and not their counts alone."""
+        """Tell whether the texts are there, and not their counts alone."""
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
     @cached_property

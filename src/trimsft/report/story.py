@@ -15,7 +15,7 @@ over these tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
 from trimsft.intervals import Array
+from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, Objective, display_name
+from trimsft.report.colours import method_of
 from trimsft.report.course import Moment, start_of
 from trimsft.report.runs import Run, base_of
-from trimsft.report.sides import Side, sides_of
-from trimsft.tokens.statistics.weighting import Regions, region_percents, weights_of
+from trimsft.runs.parsing import checked
+from trimsft.tokens.statistics.weighting import Regions, objective_of, region_percents, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 READ = 200  # examples that are looked at
@@ -303,10 +305,90 @@ class _Teller:
 
     def _lit(self, row: int, tops: Sequence[float], *, marked: bool) -> Lit:
         shares = [float(mass[row]) / top for mass, top in zip(self.mass, tops, strict=False)]
-        levels = tuple(int(np.ceil(LEVELS * min(1.0, share))) if share >= _FAINT else 0 for share in shares)
+        levels = tuple(map(level_of, shares))
         texts = self.table.texts
         return Lit(texts["text"][row], marked, levels, float(self.gap[row]), texts["competitor_text"][row])
 
 
+def level_of(share: float) -> int:
+    """Return how strongly a token is lit that takes this share of the largest gradient: 0 to `LEVELS`."""
+    return int(np.ceil(LEVELS * min(1.0, share))) if share >= _FAINT else 0
+
+
 def _percent(part: float, whole: float) -> float:
     return 100 * part / whole if whole > 0 else 0.0
+
+
+# ---- the objectives that are held against each other
+
+
+@dataclass(frozen=True)
+class Side:
+    """An objective that is held against another."""
+
+    objective: str
+    weigher: Objective
+    run: Run | None  # the run that was trained with it; None where it is there for comparison
+    name: str = ""  # of the objective; of the run where another side has the same objective
+
+    @property
+    def setting(self) -> str:
+        """Describe its parameters; empty for one that has none, and a run that is called like it."""
+        own = self.run is not None and self.run.label != self.name and method_of(self.run.label) != self.objective
+        return ", ".join(filter(None, [self.run.label if self.run and own else "", self._values]))
+
+    @property
+    def _values(self) -> str:
+        if isinstance(self.weigher, Moment):
+            return f"step {self.weigher.step}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
+        fields = vars(self.weigher)
+        return ", ".join(f"{name} {fields[name]:g}" for name in PARAMETERS if name in fields)
+
+
+def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], moment: Moment | None) -> list[Side]:
+    """SFT and TrimSFT where runs were trained with them, else two other settings of the runs; then AutoTrim, if any.
+
+    A run that is missing for two is filled in by SFT, and then by TrimSFT with the page's parameters.
+    """
+    known: dict[str, Side] = {}
+    for run in runs:
+        if run.objective is not None and (weigher := _weigher(run, parameters, moment)) is not None:
+            known.setdefault(repr(weigher), Side(run.objective, weigher, run))
+    trained = list(known.values())
+    if not any(side.objective == "sft" for side in trained) and len(trained) < 2:
+        trained.insert(0, _implied("sft", parameters))
+    if len(trained) < 2:
+        trained.append(_implied("trim", parameters))
+    first = next((side for side in trained if side.objective == "sft"), trained[0])
+    others = [side for side in trained if side is not first]
+    wanted = [side for name in ("trim", "auto-trim") for side in others if side.objective == name]
+    second = wanted[0] if wanted else others[-1]
+    third = [side for side in wanted if side.objective == "auto-trim" and side is not second]
+    return _named([first, second, *third[:1]])
+
+
+def _named(sides: Sequence[Side]) -> list[Side]:
+    """The sides with names that tell them apart."""
+    objectives = [side.objective for side in sides]
+    named = []
+    for side in sides:
+        shared = side.run is not None and objectives.count(side.objective) > 1
+        named.append(replace(side, name=side.run.label if side.run and shared else display_name(side.objective)))
+    return named
+
+
+def _implied(name: str, parameters: Mapping[str, float]) -> Side:
+    return Side(name, objective_of(name, parameters), None)
+
+
+def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment | None) -> Objective | None:
+    """Return the objective by which a run weighs tokens; None where the page cannot say."""
+    if run.objective == "auto-trim":
+        return moment
+    if run.objective not in PAPER_OBJECTIVES:
+        return None
+    config = None if run.folder.is_file() else run.directory.read_config()
+    if config is None:  # its label alone names the objective
+        return objective_of(run.objective, parameters)
+    given = {name: config[name] for name in PARAMETERS if config.get(name) is not None}
+    return objective_of(run.objective, checked(dict[str, float], given, where=str(run.directory.config_path)))

@@ -26,7 +26,7 @@ QUIET = 60.0  # seconds without a line, after which a training is not called run
 
 @dataclass(frozen=True, kw_only=True)
 class WatchSettings:
-    """What is watched, and how long."""
+    """The run to watch, and how long."""
 
     run: Path = option(help="A run directory, or a folder of several; it may not be there yet.", argument="RUN")
     once: bool = option(False, flags=("--once",), help="Print what there is now, and end.")

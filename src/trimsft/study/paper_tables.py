@@ -12,7 +12,7 @@ from trimsft.objectives.paper import Setting
 from trimsft.report.analysis import Writer
 from trimsft.report.figures import Drawing, category_bars
 from trimsft.report.runs import Run
-from trimsft.report.tables.scores import in_order
+from trimsft.report.score_tables import in_order
 from trimsft.study import paper
 from trimsft.tables import Records, Value
 from trimsft.tokens.categories import CATEGORIES

@@ -64,14 +64,14 @@ def trained(two_tables, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def binned(tmp_path_factory) -> Path:
-    """A token table of more tokens than there are cells, so that they are put into bins."""
-    folder = tmp_path_factory.mktemp("binned")
+def large(tmp_path_factory) -> Path:
+    """A token table of which the page shows the first quarter."""
+    folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(3)
     texts = [[WORDS[n] for n in rng.integers(0, len(WORDS), 150)] for _ in range(800)]
     gap = np.where(rng.random(120_000) < 0.3, rng.normal(0, 3, 120_000), rng.normal(10, 5, 120_000))
     table = make_table(folder / "tokens.parquet", texts, gap=gap)
-    return write_report(folder / "report.html", {"Base": table}, title="Bins")
+    return write_report(folder / "report.html", {"Base": table}, title="Large")
 
 
 @pytest.fixture(scope="session")

@@ -166,11 +166,9 @@ def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more:
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The values of a packed array: the other half of packing.py, as store.js has it."""
+    """The values of a packed array: the other half of tokens_tab.py, as tokens.js has it."""
     planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
     planes = planes.reshape(packed["bytes"], -1)
-    if packed["code"] == "single":
-        return np.ascontiguousarray(planes.T).view("<f4")[:, 0]
     stored = sum(plane.astype(np.int64) << (8 * place) for place, plane in enumerate(planes))
     if packed["code"] == "linear":
         return (stored - 32768) * packed["step"]
@@ -204,15 +202,9 @@ def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
     return browser
 
 
-def choose(browser: Browser, method: str, of: str = "a") -> None:
-    """Choose the method of setting A or B; nothing forgets B."""
-    script = "document.querySelector(`#setting${arguments[1]} input[value='${arguments[0]}']`).click()"
-    browser.run(script, method, "-b" if of == "b" else "")
-
-
-def chip(browser: Browser, target: str) -> None:
-    """Go to the first token of a kind."""
-    browser.run("const c = document.querySelector(`[data-target=${arguments[0]}]`); c.focus(); c.click()", target)
+def choose(browser: Browser, method: str) -> None:
+    """Choose the method of the viewer."""
+    browser.run("document.querySelector(`.methods input[value='${arguments[0]}']`).click()", method)
 
 
 def settle(browser: Browser, method: str, margin: float, bandwidth: float) -> None:
@@ -221,9 +213,7 @@ def settle(browser: Browser, method: str, margin: float, bandwidth: float) -> No
     browser.run("document.dispatchEvent(new CustomEvent('trimsft:setting', {detail: arguments[0]}))", setting)
 
 
-def figures(browser: Browser, column: int = 1) -> list[float]:
+def figures(browser: Browser) -> list[float]:
     return browser.run(
-        "return [...document.querySelectorAll('#figures tbody tr')]"
-        ".map(r => Number(r.children[arguments[0]].textContent))",
-        column,
+        "return [...document.querySelectorAll('#figures tr')].map(r => Number(r.children[1].textContent))"
     )

@@ -9,8 +9,8 @@ from tests.report.page.pages import ATTACK, HIDDEN
 from tests.tokens.tiny import make_table
 from trimsft.audit.run import AuditFolder, Suspect
 from trimsft.errors import RunError
-from trimsft.report.page.audit import MOST
 from trimsft.report.page.build import write_report
+from trimsft.report.page.details_tab import MOST
 
 ONE = Suspect(
     row=4, place="train.jsonl, line 5", start=16, end=18, text="13", expected="12", gap_before=-9.24, gap_after=-7.5,

@@ -14,7 +14,6 @@ from tests.report.page.pages import (
     HIDDEN,
     HOSTILE,
     HOSTILE_TEXTS,
-    choose,
     contrast,
     figures,
     luminance,
@@ -44,14 +43,12 @@ def page(tmp_path_factory) -> Path:
 
 def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, page) -> None:
     view(browser, page)
-    browser.click("keep")
     inside = (
         "return [...document.querySelectorAll('#pane .t')].map(t => { t.focus();"
-        "t.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}));"
-        "const all = [...document.querySelectorAll('#card *, #dock *, #types *')]; return [all.length > 60, all.filter("
-        "e => e.matches('code *, td > :not(code), th > :not(.letter, button), button *, script, img, svg')).length] })"
+        "const all = [...document.querySelectorAll('#card *')]; return [all.length > 15, all.filter("
+        "e => e.matches('code *, td > :not(code), th *, script, img, svg')).length] })"
     )
-    assert set(map(tuple, browser.run(inside))) == {(True, 0)}  # card, dock and table hold text and nothing else
+    assert set(map(tuple, browser.run(inside))) == {(True, 0)}  # it holds text and nothing else
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
     for text in HOSTILE_TEXTS:
         browser.put("query", text)
@@ -60,7 +57,7 @@ def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, page) ->
     assert browser.run("return document.querySelectorAll('img, iframe, object, embed, base, link').length") == 0
     assert browser.run("return document.querySelectorAll('script:not([type])').length") == 1
     assert browser.run("return document.title") == HOSTILE[0]
-    browser.click("clear")
+    browser.put("query", "")
     wait(lambda: browser.run("return document.querySelector('#pane .t') !== null"))
     assert browser.run("return document.querySelector('#pane .t').textContent") == HOSTILE[0].replace(" ", "·")
     shown = browser.run("return document.body.textContent")
@@ -83,10 +80,10 @@ def test_the_policy_stops_what_escaping_might_miss(browser, page) -> None:
 @pytest.mark.parametrize(
     "fragment",
     [
-        "t.method=__proto__&t.m=NaN&t.tau=-1&t.run=99&t.b=x~y~z&t.colour=constructor&t.at=1e9~-1&t.kind=77",
-        "t.m=1e999&t.tau=0&t.gap=~&t.w=a~b~c&t.go=toString&t.sort=%00&t.at=~",
+        "t.method=__proto__&t.m=NaN&t.tau=-1&t.run=99&t.moment=1e9&t.at=1e9~-1",
+        "t.m=1e999&t.tau=0&t.go=toString&t.at=~",
         "t.find=%3Cimg%20src=x%20onerror=alert(1)%3E&t.m=javascript:alert(1)&%E0%A4%A",
-        "t.b=&t.colour=difference&" + "t.m=1&" * 500,
+        "t.m=1&" * 500,
         "e.a=__proto__&e.on=nowhere&e.only=constructor&e.problem=x",
         f"e.a={quote(ATTACK)}&e.source=2",
         "e.a=%E0%A4%A",
@@ -105,7 +102,7 @@ def test_readable_without_script(browser, page) -> None:
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
     browser.open(page)
     shown = browser.run("return document.body.innerText")
-    assert "average@8 (%)" in shown and "median gap" in shown and "Colour by" not in shown
+    assert "average@8 (%)" in shown and "median gap" in shown
     assert "gap -3.00" in browser.run("return document.querySelector('.t').title")
     assert "With JavaScript this page shows 2 examples" in shown
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
@@ -120,13 +117,12 @@ def test_a_token_of_any_length_leaves_the_page_readable(browser, tmp_path) -> No
     view(browser, page)
     assert browser.run("return document.documentElement.scrollHeight") < 5000
     texts_of = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
-    drawn = browser.run(texts_of, "#pane .row-A .t")
+    drawn = browser.run(texts_of, "#pane .t")
     assert [drawn[2], drawn[4]] == short and drawn[6].endswith("…⟨333\u00a0characters⟩")
-    browser.run("document.querySelectorAll('#pane .row-A .t')[2].focus()")
-    browser.press("Enter")
+    browser.run("document.querySelectorAll('#pane .t')[2].focus()")
     assert short[0] in browser.run(texts_of, "#card code")
     longest = "return Math.max(...[...document.querySelectorAll('main *')].map((e) => e.title?.length ?? 0))"
-    assert browser.run(longest) < 500 and "100,000" in browser.text("types") and "100,000" in browser.text("story")
+    assert browser.run(longest) < 500 and "100,000" in browser.text("story")
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
     assert long in browser.exported("csv-tokens"), "what is saved is whole"
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
@@ -162,15 +158,9 @@ def test_tabs_show_one_table_and_print_shows_all(browser, page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_scheme_and_can_be_read(browser, seven, scheme) -> None:
-    """Contrast of at least 4.5 (WCAG AA) for tokens of every colour, 3 for marks; methods have their colours."""
+    """Text is read on its ground, and methods have their colours."""
     browser.scheme(scheme)
     view(browser, seven)
-    pairs = browser.run(
-        "const t = document.querySelector('.t'); return arguments[0].map(name => { t.className = 't ' + name;"
-        "const s = getComputedStyle(t); return [s.color, s.backgroundColor] })",
-        [f"{letter}{step}" for letter in "dqx" for step in range(9)],
-    )
-    assert min(contrast(*pair) for pair in pairs) >= 4.5
     ink, paper = browser.run("const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]")
     assert contrast(ink, paper) > 12 and (luminance(paper) < 0.1) == (scheme == "dark")
     style = "return [...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e)[arguments[1]])"
@@ -183,142 +173,33 @@ def test_colours_follow_the_scheme_and_can_be_read(browser, seven, scheme) -> No
     assert browser.run(style, "#scores .chart-wide .diamond:not(.key)", "stroke") == colours
     dashes = [", ".join(f"{2 * length:g}px" for length in line.dashes) or "none" for line in lines]
     assert browser.run(style, ".legend .series", "strokeDasharray") == dashes
-    browser.click("keep")
-    marks = [*browser.run(style, ".of-A, .of-B", "backgroundColor"), *browser.run(style, ".curve-b", "stroke")]
-    assert len(marks) > 2 and min(contrast(mark, paper) for mark in marks) >= 3
 
 
 def _rgb(colour: str) -> str:
     return f"rgb({', '.join(map(str, bytes.fromhex(colour[1:])))})"
 
 
-def test_the_theme_is_chosen_by_hand(browser, two_tables) -> None:
-    view(browser, two_tables)
-    colours = []
-    for _ in range(3):
-        colours.append(browser.run("return getComputedStyle(document.body).backgroundColor"))
-        browser.click("theme")
-    assert colours[0] == colours[1] != colours[2]
-    assert browser.run("return document.documentElement.dataset.theme ?? 'system'") == "system"
-
-
-def test_print_shows_every_example_and_the_legend_and_no_controls(browser, two_tables) -> None:
+def test_print_shows_every_example_and_no_controls(browser, two_tables) -> None:
     view(browser, two_tables)
     browser.size(780)  # a sheet of paper
     browser.run(
-        "addEventListener('beforeprint', () => { window.blank = [...document.querySelectorAll('#pane .row-A')]"
+        "addEventListener('beforeprint', () => { window.blank = [...document.querySelectorAll('#pane .completion')]"
         ".filter(c => c.children.length === 0).length })"
     )
     browser.command("Page.printToPDF")
     assert browser.run("return window.blank") == 0
     browser.command("Emulation.setEmulatedMedia", media="print")
     heights = browser.run(
-        "return ['bar', 'dock', 'pane', 'figures', 'histogram', 'scale', 'painted']"
-        ".map(id => document.getElementById(id).offsetHeight)"
+        "return ['bar', 'pane', 'figures', 'histogram', 'painted'].map(id => document.getElementById(id).offsetHeight)"
     )
-    assert heights[:2] == [0, 0] and min(heights[2:5]) > 50 and min(heights[5:]) > 10
+    assert heights[0] == 0 and min(heights[1:4]) > 50 and heights[4] > 10
     assert "TrimSFT m=1.5 τ=0.8 on Base" in browser.text("painted")
     assert browser.run("const p = document.getElementById('pane'); return p.scrollHeight <= p.clientHeight + 1")
     controls = "return [...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight > 0"
-    assert browser.run(f"{controls} && !e.closest('#bars, #types')).length") == 0  # names that can be pressed stay
+    assert browser.run(f"{controls}).length") == 0
 
 
 # ---- windows: what is pointed at is in sight, nothing is cut, nothing covers anything
-
-
-def test_a_token_pointed_at_shows_its_card_beside_it(browser, binned) -> None:
-    browser.size(1280)
-    view(browser, binned)
-    browser.run("document.getElementById('viewer').scrollIntoView({behavior: 'instant'})")
-    left, top, right, bottom = browser.box("#pane .t")
-    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=(left + right) / 2, y=(top + bottom) / 2)
-    wait(lambda: not browser.run("return document.getElementById('card').hidden"))
-    said = browser.text("card")
-    assert "instead" in said and "weight" in said
-    card = browser.box("#card")
-    assert card[1] >= bottom or card[3] <= top  # below or above, never over it
-    assert browser.run("return document.getElementById('dock').hidden") is True
-    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
-    wait(lambda: browser.run("return document.getElementById('card').hidden"))
-
-
-def tap(browser, x: float, y: float) -> None:
-    browser.command("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
-    browser.command("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-
-
-def test_a_tapped_token_stays_in_sight_on_a_phone(browser, seven) -> None:
-    browser.size(390, 844)
-    browser.command("Emulation.setTouchEmulationEnabled", enabled=True)
-    view(browser, seven)
-    browser.run("document.getElementById('pane').scrollIntoView({behavior: 'instant', block: 'end'})")
-    lowest = (
-        "const seen = [...document.querySelectorAll('#pane .t')].map(t => [t, t.getBoundingClientRect()])"
-        ".filter(([, b]) => b.bottom < innerHeight - 4 && b.width > 8).at(-1); window.tapped = seen[0];"
-        "return [seen[1].left + 4, (seen[1].top + seen[1].bottom) / 2]"
-    )
-    place = browser.run(lowest)
-    on_top = "const b = tapped.getBoundingClientRect(); return [b.left, b.top, b.bottom,"
-    on_top += " document.elementFromPoint(b.left + 4, (b.top + b.bottom) / 2) === tapped]"
-    for pinned in (False, True):  # the second tap on a token pins it
-        tap(browser, *place)
-        wait(lambda: browser.run("return !document.getElementById('card').hidden"))
-        wait(lambda pinned=pinned: browser.run("return document.getElementById('dock').hidden") is not pinned)
-        left, top, bottom, seen = browser.run(on_top)
-        assert seen and top >= 0 and bottom <= 844
-        place = (left + 4, (top + bottom) / 2)
-    assert browser.run("return document.documentElement.scrollWidth") <= 390
-
-
-def test_the_chosen_method_is_in_sight_on_a_phone(browser, seven) -> None:
-    browser.size(390, 844)
-    view(browser, seven)
-    for method in ("auto-trim", "sft"):
-        choose(browser, method)
-        left, _, right, _ = browser.box("#setting .methods")
-        chosen = browser.box("#setting label:has(:checked)")
-        assert left <= chosen[0] and chosen[2] <= right + 1
-
-
-@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
-def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
-    browser.size(*size)
-    view(browser, binned, "t.go=band&t.at=0~0")
-    browser.press("Enter")
-    assert browser.run("return document.getElementById('dock').hidden") is False
-    steps = browser.run(
-        "const box = (e) => e.getBoundingClientRect();"
-        "return Array.from({length: 60}, () => { document.getElementById('next').click();"
-        "const [t, dock, pane] = [document.activeElement, ...['dock', 'pane'].map(id => document.getElementById(id))];"
-        "return [t.token, box(pane).top, box(t).top, box(t).bottom, box(dock).top, box(dock).bottom] })"
-    )
-    assert len({token for token, *_ in steps}) == 60
-    for _, pane, top, bottom, dock, end in steps:
-        assert pane <= top and bottom <= dock + 1 and end <= size[1] + 1
-
-
-def test_the_dock_holds_every_run_and_its_button_covers_nothing(browser, seven) -> None:
-    browser.size(1280)
-    view(browser, seven, "t.at=0~3")
-    browser.press("Enter")
-    assert browser.run("return document.querySelectorAll('#inspected tbody tr').length") == len(METHODS)
-    left, _, _, _ = browser.box("#close")
-    assert browser.box("#which")[2] <= left and browser.box("#inspected")[1] >= browser.box("#close")[3]
-    inner = "const e = document.getElementById('inspected'); return [e.scrollHeight - e.clientHeight]"
-    assert browser.run(f"{inner}[0] === 0 || getComputedStyle(e).overflowY === 'auto'")
-    assert browser.box("#dock")[3] <= browser.box("#viewer")[3] + 1
-
-
-def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
-    browser.size(1280)
-    view(browser, seven)
-    browser.run("scrollTo({top: 0, behavior: 'instant'}); document.querySelectorAll('#pane .t')[30].focus()")
-
-    def in_sight() -> bool:
-        _, top, _, bottom = browser.box("#pane .t:focus")
-        return browser.box("#pane")[1] <= top and bottom <= 900
-
-    wait(in_sight)  # the window moves there smoothly
 
 
 @pytest.mark.parametrize("width", [390, 700, 1280])
@@ -339,57 +220,10 @@ def test_seven_runs_in_windows_of_any_width(browser, seven, width) -> None:
         ".map(e => getComputedStyle(e).backgroundImage.split('gradient(').length - 1)"
     )
     assert set(shadows) <= {4} and (width > 390 or len(shadows) > 2)
-    title_behind_button = browser.run(
-        "const b = document.getElementById('theme').getBoundingClientRect(); const r = document.createRange();"
-        "r.selectNodeContents(document.querySelector('h1')); return [...r.getClientRects()].filter("
-        "t => t.right > b.left && t.left < b.right && t.bottom > b.top && t.top < b.bottom).length"
-    )
-    assert title_behind_button == 0
     in_one_line = {390: [], 700: ["#model", "#help-button"], 1280: [".methods", "#model", "#help-button"]}[width]
     tops = [browser.box(selector)[1] for selector in in_one_line]
     assert not tops or max(tops) - min(tops) < 12
-    browser.click("keep")
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
     browser.run("document.querySelectorAll('.t')[3].focus()")
     assert browser.run("return document.documentElement.scrollWidth") <= width
     assert browser.box("#viewer")[2] <= width
-
-
-# ---- what is said of a setting
-
-
-def test_remarks_on_a_setting(browser, two_tables, binned) -> None:
-    """One that is none is refused; bandwidths too small for the cells are named."""
-    view(browser, two_tables)
-    hidden = "return document.getElementById('remark').hidden"
-    assert browser.run(hidden)
-    browser.put("bandwidth", 0, "change")
-    assert browser.text("remark").startswith("bandwidth must be a number from 0.001 to 1000, got 0: it is 0.001 now.")
-    browser.put("margin", "", "change")
-    assert browser.text("remark").startswith("margin must be a number from -1000 to 1000, got none")
-    browser.put("bandwidth", 2, "change")
-    assert browser.text("remark") == "" and browser.run(hidden)
-    browser.put("bandwidth", 0.05)  # token by token, every bandwidth is exact
-    assert browser.text("remark") == ""
-    view(browser, binned)
-    assert "in cells 1/256" in browser.text("counts")
-    browser.put("bandwidth", 0.15)
-    assert browser.text("remark") == ""
-    browser.put("bandwidth", 0.1)
-    assert "with a bandwidth below 0.15 its figures are approximate" in browser.text("remark")
-    choose(browser, "dft")  # has none
-    assert browser.text("remark") == ""
-
-
-@pytest.mark.parametrize(
-    ("model", "word"), [("org/name-1.5B", "org/name-1.5B"), ("a b'; rm x", "'a b'\\''; rm x'"), ("", "MODEL")]
-)
-def test_the_command_names_the_model_as_one_word(browser, two_tables, tmp_path, model, word) -> None:
-    text = two_tables.read_text(encoding="utf-8")
-    assert text.count('"model":"m"') == 1
-    (tmp_path / "report.html").write_text(text.replace('"model":"m"', f'"model":"{model}"'), encoding="utf-8")
-    view(browser, tmp_path / "report.html")
-    assert browser.text("command") == (
-        f"trimsft train --model_name_or_path {word} --dataset_name DATA.jsonl --objective trim --margin 1.5 "
-        "--bandwidth 0.8"
-    )

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.evaluate.scripted import ScriptedEngine
-from tests.report.page.pages import BETTER, EASY, make_evaluated, make_three, page_of
+from tests.report.page.pages import BETTER, make_evaluated, make_three, page_of
 from trimsft.errors import RunError
 from trimsft.evaluate import evaluate_model
 from trimsft.evaluate import run as evaluate_run
 from trimsft.evaluate.engines import Request
 from trimsft.evaluate.scores import macro
 from trimsft.report import CompareSettings, compare
-from trimsft.report.page import answers as answers_module
-from trimsft.report.page import evaluation
-from trimsft.report.page.answers import Outcome, Parting, ProblemRow, answers_of, pack_answers, parting, problem_rows
-from trimsft.report.page.evaluation import evaluation_parts
+from trimsft.report.page import answers_tab as answers_module
+from trimsft.report.page import scores_tab as evaluation
+from trimsft.report.page.answers_tab import answers_of, pack_answers, problem_rows
+from trimsft.report.page.scores_tab import evaluation_parts
 from trimsft.report.runs import Grade, Written, read_run, read_runs
 
 METRICS = ("average", "greedy", "pass@8", "majority@8")
@@ -105,49 +105,8 @@ def test_flips_without_a_script(tmp_path, three) -> None:
     assert page.rows[start + 4] == ["h0?", "hard, no. 1 h0", "0 of 4", "1 of 4", "✗ → tie", "✓ → ✓"]
     text = page.words
     assert "SFT → TrimSFT on 5 problems: 4 changed." in text
-    assert "✗ 2 for 7 (most votes)" in text and "sample 4: no answer" in text
     assert "All answers on all 5 problems are in this file." in text
     assert "Not evaluated" not in text and "has no average" not in text and "no mean" not in text
-
-
-def written(*texts: str) -> list[Written]:
-    """Samples by number, those that begin with a tick right."""
-    return [
-        Written("p", place, text[1:], grade=Grade("p", place, "correct" if text[0] == "✓" else "wrong", "1"))
-        for place, text in enumerate(texts)
-    ]
-
-
-def row(before: Outcome | None, after: Outcome | None) -> ProblemRow:
-    return ProblemRow("b", "p", 1, "Q?", "1", (before, after))
-
-
-NONE, HALF, ALL = (Outcome(right, 2, None, greedy) for right, greedy in ((0, False), (1, False), (2, True)))
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "before", "after", "expected"),
-    [
-        # of two wrong samples the one that stays longer with the right one; sentences without a number do not count
-        ((NONE, HALF), ["✗1+1=3.", "✗1+1=2. 2+2=5."], ["✓1+1=2. So. 2+2=4.", "✗9"], Parting("2+2=5.", "2+2=4.")),
-        ((ALL, HALF), ["✓1+1=2\n2+2=4"] * 2, ["✗1+1=2\n2+2=5", "✓1"], Parting("2+2=5", "2+2=4")),  # the second lost
-        ((NONE, ALL), ["✗1+1=2\n"], ["✓1+1=2\n2+2=4"], Parting("", "2+2=4")),  # it ends
-        ((NONE, ALL), ["✗no"], ["✓So it is. No."], Parting("no", "So it is.")),  # no number anywhere
-        ((Outcome(1, 2, None, True), HALF), ["✓a 1", "✗a 2"], ["✗a 3", "✓a 4"], Parting("a 3", "a 1")),  # greedy alone
-        ((HALF, HALF), ["✓1", "✗2"], ["✗1", "✓2"], None),  # nobody lost
-        ((NONE, ALL), [], ["✓1"], None),  # its texts are gone
-        ((None, ALL), ["✗1"], ["✓1"], None),  # it was not asked
-        (
-            (NONE, ALL),
-            ["✗" + "a" * 300 + "1" + "b" * 300],
-            ["✓" + "a" * 300 + "2"],
-            Parting("…" + "a" * 60 + "1" + "b" * 179 + "…", "…" + "a" * 60 + "2"),  # of long steps what differs
-        ),
-    ],
-)
-def test_where_a_wrong_sample_leaves_a_right_one(outcomes, before, after, expected) -> None:
-    sides = (answers_of(written(*before)), answers_of(written(*after)))
-    assert parting(row(*outcomes), (0, 1), sides) == expected
 
 
 def only_scores(folder: Path) -> None:
@@ -165,7 +124,6 @@ def test_texts_that_are_missing_and_other_graders_are_named(tmp_path, runs) -> N
     assert "Not all were graded alike (qwen 1, strict 1)" in text
     assert "SFT: counts of every problem, but no texts on easy, hard" in text
     assert "All other answers, on 5 problems, are in this file." in text
-    assert "no samples recorded" in text  # of SFT, beside those of TrimSFT
     for folder in runs.values():
         only_scores(folder)
     page = page_of(tmp_path, runs)
@@ -173,7 +131,7 @@ def test_texts_that_are_missing_and_other_graders_are_named(tmp_path, runs) -> N
     assert ["e1", "easy, no. 2 e1", "1 of 4", "3 of 4", "✗ → ✓", "✗ → ✓"] in page.rows
     missing = "counts of every problem, but no texts on easy, hard, since samples.jsonl is missing there."
     assert f"Base, SFT, TrimSFT: {missing}" in page.words
-    assert not [word for word in ("in this file", "Left out", "no samples recorded") if word in page.words]
+    assert not [word for word in ("in this file", "Left out") if word in page.words]
 
 
 def test_runs_without_scores_or_without_a_mean_are_named(tmp_path, three) -> None:
@@ -221,12 +179,6 @@ def test_other_protocols_graders_and_problems_are_said_and_not_mixed(tmp_path, r
     assert [row.outcomes[2] is None for row in problem_rows(read_runs(runs), ["hard"])] == [True, False, False]
 
 
-def test_many_runs_are_compared_with_the_first_pair_only(three, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "FEW", 2)
-    differences = evaluation_parts(read_runs({**three, "Again": three["Base"]}))["data"]["differences"]
-    assert set(differences) == {"0,1", "0,2", "1,2", "1,3", "2,3"}  # not 0,3
-
-
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
     read = read_runs(three)
     rows = problem_rows(read, ["easy", "hard"])
@@ -242,13 +194,3 @@ def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, mon
     assert pack_answers(rows, read, (1, 2), budget=100_000).data() == whole.data()
     monkeypatch.setattr(evaluation, "BUDGET", 10)
     assert "all answers on 5 of 5 problems" in page_of(tmp_path, three).words
-
-
-def test_each_text_is_held_once_and_long_ones_are_cut(tmp_path) -> None:
-    runs = {label: make_evaluated(tmp_path / label, "easy", EASY, text="word " * 2000) for label in ("a", "b")}
-    parts = evaluation_parts(read_runs(runs))
-    answers = parts["data"]["answers"]
-    long = [text for text in answers["strings"] if text.startswith("word")]
-    assert [len(text) for text in long] == [answers_module.LONGEST]
-    assert answers["problems"][0]["runs"]["0"]["samples"][1][5] == 10_000 - answers_module.LONGEST
-    assert parts["left_out"] == {"problems": 3, "none": 0, "partly": 0, "cut": 2 * 3 * 5}

@@ -1,4 +1,4 @@
-"""Arrays, the corpus and the examples as the page carries them; test_viewer.py compares what the page makes of them."""
+"""Arrays and examples as the page carries them; test_viewer.py compares what the page makes of them."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 
 from tests.report.page.pages import unpack
 from tests.tokens.tiny import make_table
-from trimsft.objectives import PARAMETERS
-from trimsft.report.page import examples as module
-from trimsft.report.page.examples import packed_examples, shown_prompt
-from trimsft.report.page.packing import cells_each, corpus_cells, linear, rooted, whole
-from trimsft.tokens.statistics.weighting import objective_of, weights_of
+from trimsft.report.page import tokens_tab as module
+from trimsft.report.page.tokens_tab import linear, packed_examples, rooted, shown_prompt, whole
 from trimsft.tokens.table import read_token_table
 
 
@@ -45,52 +42,6 @@ def test_what_is_not_finite_is_the_largest() -> None:
     assert unpack(rooted(values))[:2].tolist() == pytest.approx([0, 1e6])
 
 
-@pytest.fixture
-def table(tmp_path):
-    gap = np.random.default_rng(0).normal(3, 6, 4000)
-    return read_token_table(make_table(tmp_path / "tokens.parquet", [["12", " so", "$", " a"] * 1000], gap=gap))
-
-
-def test_a_small_corpus_is_kept_token_by_token(table) -> None:
-    assert cells_each(1) == cells_each(3) == 32_768 and cells_each(10) == 10_000  # many runs share them
-    packed = corpus_cells(table, PARAMETERS)
-    cells = {name: unpack(column) for name, column in packed["columns"].items()}
-    assert packed["tokens"] == 4000 and packed["width"] == 0
-    assert (cells["count"] == 1).all() and (cells["spread"] == 0).all()
-    order = np.lexsort((table["gap"], table["category"]))
-    np.testing.assert_array_equal(cells["mean"], table["gap"][order])
-    np.testing.assert_array_equal(cells["category"], table["category"][order])
-    np.testing.assert_array_equal(cells["norm"], table["gradient_norm"][order])
-    np.testing.assert_array_equal(cells["nll"], table["nll"][order])
-    assert (cells["nll_spread"] == 0).all()
-
-
-@pytest.mark.parametrize("most", [50, 500, 3999])
-def test_a_large_corpus_is_put_into_cells_that_keep_sums(table, most) -> None:
-    packed = corpus_cells(table, PARAMETERS, most)
-    cells = {name: unpack(column) for name, column in packed["columns"].items()}
-    assert len(cells["count"]) <= most and cells["count"].sum() == 4000
-    assert packed["width"] in [2.0**power for power in range(-8, 3)]
-    assert (np.sqrt(12) * cells["spread"] <= 2 * packed["width"]).all()
-    for kind in range(4):
-        of_kind, there = cells["category"] == kind, table["category"] == kind
-        assert cells["count"][of_kind].sum() == there.sum()
-        assert (cells["count"] * cells["mean"])[of_kind].sum() == pytest.approx(table["gap"][there].sum(), rel=1e-5)
-        squares = (cells["count"] * (cells["mean"] ** 2 + cells["spread"] ** 2))[of_kind].sum()
-        assert squares == pytest.approx(np.square(table["gap"][there].astype(float)).sum(), rel=1e-5)
-        assert cells["norm"][of_kind].sum() == pytest.approx(table["gradient_norm"][there].sum(), rel=1e-5)
-        nll = table["nll"][there].astype(float)
-        assert (cells["count"] * cells["nll"])[of_kind].sum() == pytest.approx(nll.sum(), rel=1e-5)
-        squares = (cells["count"] * (cells["nll"] ** 2 + cells["nll_spread"] ** 2))[of_kind].sum()
-        assert squares == pytest.approx(np.square(nll).sum(), rel=1e-5)
-    for name in ("dft", "fsft"):
-        weights = weights_of(objective_of(name), table)
-        assert cells[f"{name}.w"].sum() == pytest.approx(weights.sum(), rel=1e-5)
-        assert cells[f"{name}.mass"].sum() == pytest.approx((weights * table["gradient_norm"]).sum(), rel=1e-5)
-        assert packed["totals"][name]["high"] == (weights > 0.5).sum()
-        assert packed["totals"][name]["squares"] == pytest.approx(np.square(weights).sum())
-
-
 def read(tmp_path, texts, **more):
     number = len(list(tmp_path.iterdir()))
     path = make_table(tmp_path / f"{number}.parquet", texts, **more)
@@ -98,7 +49,7 @@ def read(tmp_path, texts, **more):
 
 
 def test_each_token_is_named_once_and_its_numbers_come_back(tmp_path) -> None:
-    table = read(tmp_path, [[" a", "b\n"], ["c"]], prompts=("P?",), top=True)
+    table = read(tmp_path, [[" a", "b\n"], ["c"]], prompts=("P?",))
     _, packed = packed_examples([None, table])
     texts = packed["vocabulary"]["texts"]
     assert texts == [" a", "b\n", "c"] and unpack(packed["vocabulary"]["ids"]).tolist() == [0, 1, 2]
@@ -111,39 +62,18 @@ def test_each_token_is_named_once_and_its_numbers_come_back(tmp_path) -> None:
     norm = (1 - np.exp(-table["nll"])) * (1 + (2**0.5 - 1) * unpack(run["norm"]) / 255)
     np.testing.assert_allclose(norm, table["gradient_norm"], rtol=2e-3)
     assert [texts[i] for i in unpack(run["competitor"])] == ["c", "c", "c"]
-    assert unpack(run["top"][0]).tolist() == [0, 0, 0]  # both alternatives are known already
 
 
-def test_alternatives_beside_gold_and_competitor(tmp_path) -> None:
-    table = read(tmp_path, [["a", "b", "c", "d"]], top=True)
-    columns = {
-        "token_id": np.array([0, 1, 2, 3]),
-        "competitor_id": np.array([1, 0, 0, 0]),
-        "top_ids": np.array([[0, 1, 2, 3], [3, 0, 1, 2], [0, 1, 3, 2], [0, 1, 2, 9]]),
-        "top_logprobs": np.log(np.array([[0.4, 0.3, 0.2, 0.1]] * 4)),
-    }
-    table.columns.update(columns)
-    table.texts["top_texts"] = [[f"<{token}>" for token in row] for row in columns["top_ids"]]
-    _, packed = packed_examples([table])
-    texts, run = packed["vocabulary"]["texts"], packed["runs"][0]
-    tops = [[texts[i - 1] if i else None for i in unpack(column)] for column in run["top"]]
-    assert tops == [["c", "d", "b", "b"], ["d", "c", "d", "c"], [None, None, None, "<9>"], [None] * 4]
-    p = [np.exp(-((unpack(column) / 40) ** 2)) for column in run["top_nll"]]
-    np.testing.assert_allclose(p[0], [0.2, 0.4, 0.3, 0.3], rtol=0.04)
-
-
-def test_alternatives_go_first_then_examples(tmp_path) -> None:
+def test_examples_are_left_out_where_there_is_no_room(tmp_path) -> None:
     rng = np.random.default_rng(0)
     texts = [[f"{number}" for number in rng.integers(0, 99, 50)] for _ in range(40)]
-    table = read(tmp_path, texts, gap=rng.normal(0, 5, 2000), top=True)
-    whole, everything = packed_examples([table])
-    size = len(module.json_for_script(everything))
-    assert not everything["top_left_out"] and len(whole.numbers) == 40
-    shown, packed = packed_examples([table], budget=size - 200)
-    assert packed["top_left_out"] and len(shown.numbers) == 40 and "top" not in packed["runs"][0]
+    table = read(tmp_path, texts, gap=rng.normal(0, 5, 2000))
+    everything, packed = packed_examples([table])
+    size = len(module.json_for_script(packed))
+    assert len(everything.numbers) == 40
     shown, packed = packed_examples([table], budget=size // 4)
     assert 1 < len(shown.numbers) < 40 and shown.numbers == list(range(len(shown.numbers)))
-    assert len(module.json_for_script(packed)) <= size // 4 + 30
+    assert len(module.json_for_script(packed)) <= size // 4
     assert len(packed_examples([table], budget=1)[0].numbers) == 1
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from importlib import resources
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,7 +12,6 @@ from tests.report.page.pages import (
     HOSTILE,
     HOSTILE_TEXTS,
     Page,
-    contrast,
     make_eval,
     make_evaluated,
     make_telemetry,
@@ -22,11 +20,8 @@ from tests.report.page.pages import (
 from tests.tokens.tiny import make_table
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
-from trimsft.report.colours import METHOD_LINES, OTHER_LINE, VALUE_LINES
-from trimsft.report.page.build import STYLES, write_report
-from trimsft.report.page.charts import line_styles
-from trimsft.report.page.provenance import cut_words, lead, table_facts
-from trimsft.report.runs import read_run
+from trimsft.report.page.build import write_report
+from trimsft.report.page.details_tab import cut_words, table_facts
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
 HOW = {"template": "chat", "system_prompt": None, "max_length": None}
@@ -97,16 +92,6 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
     assert page.facts["a"].startswith("a; tokens of base") and page.data("evaluation")["folders"] == ["a", "b"]
 
 
-def test_weights_before_and_after(page, runs, tmp_path) -> None:
-    rows = {row[0]: row[1:] for row in page.rows if len(row) in (8, 13)}
-    assert rows["SFT"][:3] == ["1.000", "1.000", "100.0"]
-    assert rows["DFT"][-1] == "–"  # noqa: RUF001 -- no run was trained with it
-    other = page_of(tmp_path, runs, settings={"margin": 6, "bandwidth": 3})
-    changed = {row[0]: row[1:] for row in other.rows if len(row) in (8, 13)}
-    assert changed["TrimSFT"][:3] != rows["TrimSFT"][:3]
-    assert "margin 6, bandwidth 3" in other.text
-
-
 def test_the_page_says_what_was_run(page) -> None:
     rows = page.facts
     assert rows["lab.rows"] == "480" and rows["lab.tiers"] == "a, b" and rows["command"] == "trimsft quickstart"
@@ -170,15 +155,6 @@ def test_runs_that_lack_something_are_shown_without_it(tmp_path, runs) -> None:
     assert row[2:] == ["–", "–"]  # noqa: RUF001
 
 
-def test_a_table_may_stand_alone_and_begin_anywhere(tmp_path) -> None:
-    some = make_table(tmp_path / "some.parquet", [[]] * 300 + [["a", "b"], ["c"]])
-    empty = make_table(tmp_path / "none.parquet", [])
-    page = page_of(tmp_path, {"None": empty, "Some": some})
-    assert page.data()["examples"]["numbers"] == [300, 301] and page.data()["examples"]["lengths"] == [2, 1]
-    assert [cells is None for cells in page.data()["corpus"]] == [True, False]
-    assert "All 3 trained tokens of 2 examples" in page.text
-
-
 def test_what_cannot_be_read_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="runs: there are none"):
         write_report(tmp_path / "r.html", {}, title="")
@@ -206,19 +182,6 @@ def test_runs_have_the_lines_of_their_methods_in_every_chart(tmp_path) -> None:
     lines = ["trim", of_kind["disc"][1], "base", "dft"]
     assert of_kind == {"disc": lines * 2, "diamond": lines * 2, "series": lines * 3}  # wide, narrow, and the legend
     assert lines[1] not in ("trim", "base", "dft")
-
-
-def test_every_line_stands_out_from_the_page_in_light_and_in_dark() -> None:
-    """A contrast of at least 3:1 (WCAG 1.4.11, graphical objects) against the page's own backgrounds."""
-    style = resources.files("trimsft.report.page").joinpath("page.css").read_text(encoding="utf-8")
-    backgrounds = re.search(r"--page: light-dark\((#\w+), (#\w+)\)", style).groups()
-    lines = [*METHOD_LINES.values(), OTHER_LINE]
-    pairs = re.findall(r"--method: light-dark\((#\w+), (#\w+)\)", line_styles())
-    assert pairs == [(line.colour, line.dark) for line in lines] and len(set(pairs)) == len(pairs)
-    for pair in pairs:
-        for colour, background in zip(pair, backgrounds, strict=True):
-            assert contrast(colour, background) >= 3, (colour, background)
-    assert min(contrast(line.colour, "#FFFFFF") for line in VALUE_LINES) >= 3  # in figures alone
 
 
 def test_what_was_run_names_template_system_prompt_and_length(tmp_path) -> None:
@@ -282,36 +245,3 @@ def test_other_prompts_and_tokens_are_not_set_beside_each_other(tmp_path, facts,
     runs = {"A": table(tmp_path / "a.parquet"), "B": table(tmp_path / "b.parquet", texts, **facts)}
     run = page_of(tmp_path, runs).data()["examples"]["runs"][1]
     assert (run and run["missing"]) == missing
-
-
-def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
-    one, two = table(tmp_path / "a.parquet"), table(tmp_path / "b.parquet")
-    folders = [tmp_path / "x", tmp_path / "y"]
-    for folder in folders:
-        make_eval(folder, "lab-easy", [1])
-
-    def said(*places: Path) -> str:
-        return lead([read_run(place.name, place) for place in places]).removesuffix("; it loads nothing.")
-
-    made = "Everything on this page was made from"
-    assert said(one) == f"1 run. {made} a token table"
-    assert said(one, two) == f"2 runs. {made} token tables"
-    assert said(folders[0]) == f"1 run. {made} the run directory"
-    assert said(*folders, one) == f"3 runs. {made} the run directories and a token table"
-    page = page_of(tmp_path, {"A": one})
-    assert said(one) in page.words and "before and after" not in page.text
-    assert page.links() == ["#tokens", "#tokens", "#gaps", "#weights", "#run"]  # the first skips to it
-    assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#scores", "#run"]
-
-
-def test_no_room_styles_what_another_room_calls_by_the_same_name() -> None:
-    """A rule for a class alone reaches the whole page; page.css and tokens.css are meant to."""
-    alone, named = {}, {}
-    for name in set(STYLES) - {"page.css", "tokens.css"}:
-        style = resources.files("trimsft.report.page").joinpath(name).read_text(encoding="utf-8")
-        heads = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
-        selectors = [part.strip() for head in heads if "@" not in head for part in head.split(",")]
-        alone[name] = {match[1] for one in selectors if (match := re.fullmatch(r"\.([\w-]+)(::?[\w-]+)?", one))}
-        named[name] = {found for one in selectors for found in re.findall(r"\.([A-Za-z][\w-]*)", one)}
-    both = {found for one in alone for other in named if one != other for found in alone[one] & named[other]}
-    assert both <= {"skip", "spread"}  # the link of page.css, hidden on paper; intervals, which look alike everywhere

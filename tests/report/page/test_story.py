@@ -73,7 +73,7 @@ def test_the_example_can_be_looked_at_in_the_viewer(browser, told) -> None:
     assert browser.run("return document.activeElement.closest('#pane') !== null")
     wait(lambda: "t.at=0%7E7" in browser.run("return location.hash"))
     checked = "return [...document.querySelectorAll('#viewer input[type=radio]:checked')].map(e => e.value)"
-    assert browser.run(checked) == ["sft", "trim"]  # as A and B, in two rows
+    assert browser.run(checked) == ["trim"]
     assert browser.value("flip-only") == "lost"  # the state of other rooms stays
 
 
@@ -91,22 +91,6 @@ def test_the_strip_has_every_run_in_the_colour_of_its_method(browser, told) -> N
     recorded = [json.loads((told.parent / "sft/eval" / b / "scores.json").read_text()) for b in ("easy", "hard")]
     mean = 100 * sum(one["average"]["value"] for one in recorded) / 2
     assert cards[1][1] == f"{mean:.1f}" and cards[1][2].startswith("greedy ")
-
-
-def test_of_many_wrong_steps_two_are_spelled_out(tmp_path) -> None:
-    steps = [text for number in range(4) for text in (f"{number}", " + ", "1", " = ", "9", ".\n")]
-    make_table(tmp_path / "t.parquet", [steps], gap=[-5.0 if text == "9" else 5.0 for text in steps])
-    words = page_of(tmp_path, {"Base": tmp_path / "t.parquet"}).words
-    named = "0 + 1 = 9 is wrong, 1 would be right; 1 + 1 = 9 is wrong, 2 would be right; 2 more are wrong."
-    assert named in words and "4 of 4 arithmetic steps in this example are wrong" in words
-
-
-def test_runs_that_cannot_be_compared_are_not_said_to_be_alike(tmp_path) -> None:
-    for label, answers in {"A": {"e0": "1 1"}, "B": {"e0": "1 2"}, "C": {"other": "1 1"}}.items():
-        make_evaluated(tmp_path / label, "easy", answers)
-    words = "significantly above or below A, where the two can be compared."
-    assert words in page_of(tmp_path, {label: tmp_path / label for label in "ABC"}).words
-    assert words not in page_of(tmp_path, {label: tmp_path / label for label in "AB"}).words
 
 
 def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
@@ -154,21 +138,11 @@ def test_the_order_is_story_viewer_scores_tables_training_run(browser, told, tmp
     assert browser.run("return document.querySelectorAll('.learns').length") == 0
 
 
-@pytest.fixture(scope="module")
-def long_labels(told, tmp_path_factory) -> Path:
-    """The same runs under names that have no place to break."""
-    folder = tmp_path_factory.mktemp("long")
-    names = {"base": "B" * 80, "sft": "runs/" + "s" * 80, "trimsft": "margin1.5_bandwidth0.8_" * 4}
-    runs = {label: told.parent / name for name, label in names.items()}
-    return write_report(folder / "report.html", runs, title="T" * 90, settings={"setting" * 12: "value" * 20})
-
-
 @pytest.mark.parametrize("width", [390, 1400, 1920])
-def test_nothing_is_wider_than_the_window(browser, told, long_labels, width) -> None:
+def test_nothing_is_wider_than_the_window(browser, told, width) -> None:
     browser.size(width)
-    for page in (told, long_labels):
-        view(browser, page)
-        assert browser.run("return document.documentElement.scrollWidth") == width
+    view(browser, told)
+    assert browser.run("return document.documentElement.scrollWidth") == width
 
 
 def test_hostile_tokens_prompts_and_labels_stay_text(tmp_path) -> None:

@@ -14,11 +14,10 @@ column.
 
 from trimsft.report.figures.bars import category_bars, sampling_bars, score_bars
 from trimsft.report.figures.curves import gap_distribution, position_curves, reliability_diagram, training_curves
-from trimsft.report.figures.objectives import objective_curves
 from trimsft.report.figures.planes import effective_ratio_map, movement_maps, score_map
 from trimsft.report.figures.settings import ablation_curves, field_curves
 from trimsft.report.figures.style import Drawing, Spread
-from trimsft.report.figures.weighting import weight_curves, weighting_functions
+from trimsft.report.figures.weighting import objective_curves, weight_curves, weighting_functions
 
 __all__ = [
     "Drawing", "Spread", "ablation_curves", "category_bars", "effective_ratio_map", "field_curves", "gap_distribution",

@@ -13,6 +13,7 @@ from trimsft.report.figures.style import (
     BLUE,
     COLUMN,
     GREY,
+    LETTER,
     PAGE,
     Drawing,
     Spread,
@@ -21,7 +22,6 @@ from trimsft.report.figures.style import (
     number_text,
     plain,
     shown,
-    wrapped,
 )
 from trimsft.tokens.statistics.groups import by_category
 from trimsft.tokens.table import TokenTable
@@ -161,13 +161,7 @@ def _draw_groups(
             if value < 0.01 * highest or not highest:  # a bar that is not seen
                 above: Any = {"xytext": (0, 1.5), "textcoords": "offset points", "ha": "center", "fontsize": 6.5}
                 axes.annotate(number_text(value), (place, max(value, top)), color=line.colour, **above)
-    _name_groups(axes, list(benchmarks), (width - _AXIS) / len(benchmarks))
+    fit = LETTER * max(map(len, benchmarks)) <= (width - _AXIS) / len(benchmarks)
+    axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks])
+    axes.tick_params(axis="x", length=0, rotation=0 if fit else 20)
     axes.set_ylim(0, None if highest else 1)
-
-
-def _name_groups(axes: Axes, names: Sequence[str], inches: float) -> None:
-    """Upright in lines where they fit into so many inches, turned where they do not."""
-    lines = wrapped(names, inches)
-    turn: Any = {"rotation": 20, "ha": "right"} if lines is None else {"rotation": 0, "ha": "center"}
-    axes.set_xticks(range(len(names)), [plain(name) for name in lines or names], **turn)
-    axes.tick_params(axis="x", length=0)

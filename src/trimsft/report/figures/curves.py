@@ -59,7 +59,7 @@ def draw_gaps(
 
 
 def reliability_diagram(runs: Mapping[str, Calibration], objectives: Objectives | None = None) -> Drawing:
-    """How often each run's first choice is right, against how sure it is, and the tokens in each bin below.
+    """Draw how often each run's first choice is right, against how sure it is, and the tokens in each bin below.
 
     Bins of 30 tokens and more are shown; a pale line crosses those between them of which too little is known.
     """
@@ -124,7 +124,7 @@ def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives 
 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives: Objectives | None = None) -> Drawing:
-    """What each run's telemetry said, over its steps; `runs` are the records of `telemetry.jsonl` by label."""
+    """Draw each run's telemetry over its steps; `runs` are the records of `telemetry.jsonl` by label."""
     adapts = any(record.get("gate") is not None for records in runs.values() for record in records)
     panels = TELEMETRY_PANELS | (ADAPTING_PANELS if adapts else {})
     height = len(panels) // 4

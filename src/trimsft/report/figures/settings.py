@@ -190,7 +190,7 @@ def are_numbers(values: set[Any] | Sequence[Any]) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """As it is written on the command line."""
+    """Return a value as it is written on the command line."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

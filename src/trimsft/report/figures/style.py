@@ -11,7 +11,6 @@ gap_distribution(tables).save("figures/gaps.svg")        # gaps.svg, gaps.pdf, g
 from __future__ import annotations
 
 import io
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -154,18 +153,6 @@ def number_text(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:.1f}" if value >= 0.05 else "< 0.1"
-
-
-def wrapped(labels: Sequence[str], inches: float) -> list[str] | None:
-    """Labels in lines of this width, broken at spaces and hyphens; None if one of them does not fit.
-
-    >>> wrapped(["amc", "best of-eight"], 0.5)
-    ['amc', 'best of-\\neight']
-    >>> wrapped(["olympiadbench"], 0.5)
-    """
-    letters = max(1, int(inches / LETTER))
-    lines = [textwrap.wrap(label, letters, break_long_words=False) or [label] for label in labels]
-    return None if any(len(line) > letters for each in lines for line in each) else ["\n".join(each) for each in lines]
 
 
 def legend_below(figure: Figure, axes: Axes, *, last: str | None = None) -> None:

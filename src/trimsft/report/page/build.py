@@ -4,8 +4,8 @@
 
 A room of the page (story, tokens, sweep, evaluation, audit, gaps, training) is a template `<room>.html.j2` with its
 variables, and maybe scripts. The scripts of a room share one function scope and read what Python tells them from the
-element `data-<room>`; around them all is the scope of page.js. They become ONE inline script, the style sheets one
-style, and the hashes of the two stand in the Content-Security-Policy, which allows nothing else.
+element `data-<room>`; around them all is the scope of page.js. They become ONE inline script, and its hash and that of
+the style stand in the Content-Security-Policy, which allows nothing else.
 """
 
 import base64
@@ -19,24 +19,18 @@ from markupsafe import Markup
 
 from trimsft.data.visible import json_for_script, visible
 from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
-from trimsft.report.page.evaluation import evaluation_parts
-from trimsft.report.page.examples import BUDGET
-from trimsft.report.page.provenance import facts_of, lead
-from trimsft.report.page.story import story_parts
-from trimsft.report.page.sweep import sweep_parts
-from trimsft.report.page.tokens import token_parts
-from trimsft.report.page.training import training_parts
+from trimsft.report.page.details_tab import audit_parts, facts_of, lead, sweep_parts, training_parts
+from trimsft.report.page.first_screen import story_parts
+from trimsft.report.page.scores_tab import evaluation_parts
+from trimsft.report.page.tokens_tab import BUDGET, token_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.report.story import tell_story
 from trimsft.runs.files import write_whole
 
 LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
-STYLES = ("page.css", "story.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
 SCRIPTS = {
-    "tokens": "store.js weights.js histogram.js corpus.js text.js token.js types.js image.js find.js share.js "
-    "viewer.js controls.js",
+    "tokens": "weights.js histogram.js image.js tokens.js",
     "story": "story.js",
     "evaluation": "mathematics.js evaluation.js",
     "sweep": "sweep.js",
@@ -90,7 +84,7 @@ def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
     """The page with these rooms in this order; `sections` and `data`, if any, are for the page itself."""
     environment = _environment()
     bodies = [environment.get_template(f"{room}.html.j2").render(**parts) for room, parts in rooms.items()]
-    style = "\n".join([*map(_resource, STYLES), line_styles()])
+    style = _resource("page.css") + line_styles()
     scripts = [_resource("page.js"), *(_scope(*map(_resource, names.split())) for names in SCRIPTS.values())]
     script = _scope('"use strict";', *scripts)
     return str(

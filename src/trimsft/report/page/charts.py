@@ -32,7 +32,7 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def run_lines(runs: Sequence[Run]) -> dict[str, Line]:
-    """How each run of a page is drawn."""
+    """Return the line of each run of a page."""
     return lines_of([run.label for run in runs], {run.label: run.objective for run in runs})
 
 
@@ -181,7 +181,7 @@ def _both(draw: Callable[[int], Markup]) -> Markup:
 
 
 def _cut(text: str, width: float) -> str:
-    """As much of a text as has room."""
+    """Return as much of a text as has room."""
     most = int(width / _LETTER)
     return text if len(text) <= most else text[: most - 1] + "…"
 

@@ -1,4 +1,4 @@
-// The histogram of gaps, which is also the control: handles for margin and bandwidth, and gaps to be found by dragging.
+// The histogram of gaps of all shown tokens, which is also the control: handles for margin and bandwidth.
 const makeSvg = (tag, attributes = {}, ...children) => {
   const element = document.createElementNS(SVG, tag);
   setAll(element, attributes);
@@ -9,15 +9,14 @@ const setAll = (element, attributes) => { for (const [name, value] of Object.ent
 
 const CHART = { width: 380, height: 168, left: 14, right: 366, top: 27, bottom: 141, bars: 88 };
 const EDGE = Math.exp(-0.5); // TrimSFT's weight where a band ends
+const STEPS = { ArrowRight: 0.05, ArrowUp: 0.05, ArrowLeft: -0.05, ArrowDown: -0.05, PageUp: 0.5, PageDown: -0.5 };
 
 // gaps that the histogram spans: all but two in a thousand, the rest goes into its outermost bars
-const histogramRange = (corpus) => {
-  const order = Array.from(corpus.mean.keys()).sort((one, other) => corpus.mean[one] - corpus.mean[other]);
-  const at = (share) => {
-    let seen = 0;
-    for (const cell of order) if ((seen += corpus.count[cell]) >= share * corpus.tokens) return corpus.mean[cell];
-    return 0;
-  };
+const histogramRange = (store, run) => {
+  const gaps = [];
+  eachToken(store, run, (i) => gaps.push(run.gap[i]));
+  const sorted = Float32Array.from(gaps).sort();
+  const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
   const [low, high] = [Math.floor(at(0.001)) - 1, Math.ceil(at(0.999)) + 1];
   return [low, Math.max(high, low + 4)];
 };
@@ -29,26 +28,13 @@ const roundest = (value, step) => {
   return Number((Math.round(value / size) * size).toFixed(2));
 };
 
-const hasCurve = ({ method }) => !SUMMED.has(method);
-
-// ---- drawing, with `across` from gaps to places
-
-const heightsOf = (corpus, [low, high], sums) => {
-  const [all, kept] = [new Float64Array(CHART.bars), new Float64Array(CHART.bars)];
-  for (let cell = 0; cell < corpus.count.length; cell++) {
-    const bar = between(Math.floor(((corpus.mean[cell] - low) / (high - low)) * CHART.bars), 0, CHART.bars - 1);
-    all[bar] += corpus.count[cell];
-    kept[bar] += sums.w[cell];
-  }
-  return { all, kept };
-};
-
 const outlineOf = (heights, highest) => {
   const { left, right, top, bottom, bars } = CHART;
   const step = (right - left) / bars;
   let path = "";
   heights.forEach((value, bar) => {
-    if (value > 0) path += `M${(left + bar * step).toFixed(2)},${bottom}v${((-(bottom - top) * value) / highest).toFixed(2)}h${(step - 0.6).toFixed(2)}V${bottom}Z`;
+    const [x, y] = [(left + bar * step).toFixed(2), ((-(bottom - top) * value) / highest).toFixed(2)];
+    if (value > 0) path += `M${x},${bottom}v${y}h${(step - 0.6).toFixed(2)}V${bottom}Z`;
   });
   return path;
 };
@@ -74,38 +60,26 @@ const axisOf = ([low, high], across) => {
   return [...ticks, makeSvg("text", { class: "tick end", x: right, y: height - 2 }, "logit gap")];
 };
 
-const makeParts = (letter) => {
-  const { left, top, bottom } = CHART;
-  return {
-    title: makeSvg("title"),
-    region: makeSvg("rect", { class: "region", y: top, height: bottom - top }),
-    all: makeSvg("path", { class: "all" }),
-    kept: makeSvg("path", { class: `kept kept-${letter}` }),
-    curve: makeSvg("path", { class: `curve-${letter}` }),
-    brushed: makeSvg("rect", { class: "brushed", y: top, height: bottom - top }),
-    axis: makeSvg("g"),
-    about: makeSvg("text", { class: "tick", x: left, y: 10 }),
-  };
-};
-
-// ---- handles
-
-const STEPS = { ArrowRight: 0.05, ArrowUp: 0.05, ArrowLeft: -0.05, ArrowDown: -0.05, PageUp: 0.5, PageDown: -0.5 };
-
-// `drag(event)` is told where the pointer is, `nudge(by)` of keys, `end()` when the pointer lets go
-const makeHandle = (name, letter, { drag, nudge, end }) => {
+// `drag(event)` gets the place of the pointer, `nudge(by)` the step of a key
+const makeHandle = (name, { drag, nudge }) => {
   const sign = { margin: "m", bandwidth: "τ" }[name];
   const line = makeSvg("line", { class: "guide" });
-  const disc = makeSvg("circle", { class: `disc-${letter}`, r: 7 });
-  const grip = makeSvg("g", { class: "grip" }, makeSvg("circle", { class: "reach", r: 13 }), disc, makeSvg("text", { class: "middle", y: 3.5 }, sign));
-  const about = { role: "slider", tabindex: 0, "data-moves": `${name}-${letter}`, "aria-label": `${name} ${sign} of ${letter}` };
-  const element = makeSvg("g", { class: "handle", ...about }, line, grip);
+  const circles = [makeSvg("circle", { class: "reach", r: 13 }), makeSvg("circle", { class: "disc-of", r: 7 })];
+  const grip = makeSvg("g", { class: "grip" }, ...circles, makeSvg("text", { class: "middle", y: 3.5 }, sign));
+  const element = makeSvg("g", { class: "handle", role: "slider", tabindex: 0, "data-moves": name, "aria-label": `${name} ${sign}` }, line, grip);
   element.addEventListener("keydown", (event) => {
     if (STEPS[event.key] === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     nudge(STEPS[event.key]);
   });
-  watchDrag(grip, drag, end);
+  let held = false;
+  grip.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    held = true;
+    grip.setPointerCapture(event.pointerId);
+  });
+  grip.addEventListener("pointermove", (event) => { if (held) drag(event); });
+  for (const kind of ["pointerup", "pointercancel"]) grip.addEventListener(kind, () => { held = false; });
   return { element, line, grip };
 };
 
@@ -116,18 +90,19 @@ const placeHandle = ({ element, line, grip }, x, y, { hidden, least, most, value
   setAll(element, { "aria-valuemin": tidy(least), "aria-valuemax": tidy(most), "aria-valuenow": tidy(value) });
 };
 
-// ---- all of it: `move(changes, ended)` is told of a handle, `brush(low, high)` of gaps that are dragged over
-
-const makeHistogram = (holder, letter, { move, brush }) => {
-  const { width, height, left, right, top, bottom } = CHART;
-  let range = [0, 1];
-  let drawn = null; // the setting that is drawn
+// `move(changes)` gets what a handle was moved to; returns a function that draws
+const makeHistogram = (holder, move) => {
+  const { width, height, left, right, top, bottom, bars } = CHART;
+  let [range, drawn] = [[0, 1], null]; // gaps from left to right; the setting that is drawn
   const across = (gap) => left + ((gap - range[0]) / (range[1] - range[0])) * (right - left);
   const inside = (gap) => between(across(gap), left, right);
-
-  const parts = makeParts(letter);
-  const paper = makeSvg("rect", { class: "paper-of", x: left, y: top, width: right - left, height: bottom - top });
-  const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Histogram of gaps, ${letter}` }, ...Object.values(parts), paper);
+  const parts = {
+    title: makeSvg("title"),
+    region: makeSvg("rect", { class: "region", y: top, height: bottom - top }),
+    all: makeSvg("path", { class: "all" }), kept: makeSvg("path", { class: "kept" }), curve: makeSvg("path", { class: "curve" }),
+    axis: makeSvg("g"), about: makeSvg("text", { class: "tick", x: left, y: 10 }),
+  };
+  const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Histogram of gaps" }, ...Object.values(parts));
   holder.replaceChildren(svg);
 
   const box = () => svg.getBoundingClientRect();
@@ -136,71 +111,38 @@ const makeHistogram = (holder, letter, { move, brush }) => {
     const x = between(((clientX - box().left) / box().width) * width, left, right);
     return range[0] + ((x - left) / (right - left)) * (range[1] - range[0]);
   };
-  const handleOf = (name, valueAt) => makeHandle(name, letter, {
-    drag: (event) => move({ [name]: valueAt(gapAt(event), perPixel()) }, false),
-    nudge: (by) => move({ [name]: Number((drawn[name] + by).toFixed(2)) }, true),
-    end: () => move({}, true),
+  const handleOf = (name, valueAt) => makeHandle(name, {
+    drag: (event) => move({ [name]: valueAt(gapAt(event), perPixel()) }),
+    nudge: (by) => move({ [name]: Number((drawn[name] + by).toFixed(2)) }),
   });
   const handles = {
     bandwidth: handleOf("bandwidth", (gap, pixel) => Math.max(0.05, roundest(Math.abs(gap - drawn.margin), pixel))),
     margin: handleOf("margin", roundest),
   };
   svg.append(handles.bandwidth.element, handles.margin.element);
-  if (brush) watchBrush(paper, (event) => roundest(gapAt(event), perPixel()), brush);
 
-  const placeHandles = (setting) => {
+  return (store, run, weights, setting) => {
+    drawn = setting;
+    range = (store.ranges ??= {})[setting.run] ??= histogramRange(store, run);
+    parts.axis.replaceChildren(...axisOf(range, across));
+    const [all, kept] = [new Float64Array(bars), new Float64Array(bars)];
+    eachToken(store, run, (i) => {
+      const bar = between(Math.floor(((run.gap[i] - range[0]) / (range[1] - range[0])) * bars), 0, bars - 1);
+      all[bar]++;
+      kept[bar] += weights[i];
+    });
+    const highest = Math.max(...all, 1);
+    setAll(parts.all, { d: outlineOf(all, highest) });
+    setAll(parts.kept, { d: outlineOf(kept, highest) });
+    setAll(parts.curve, { d: setting.method === "fsft" || setting.method === "dft" ? "" : curveOf(setting, range, across) });
+    parts.title.textContent = `Gaps of the tokens; the coloured part of each bar is what ${nameOf(setting)} keeps of it`;
+    parts.about.textContent = `${nameOf(setting)} on ${tokenData.runs[setting.run]}`.slice(0, 58);
     const { margin, bandwidth, method } = setting;
+    const [from, to] = [inside(margin - bandwidth), inside(margin + bandwidth)];
     const hidden = !hasBand(setting);
+    setAll(parts.region, { x: from, width: hidden ? 0 : to - from });
     const edge = margin + (method === "trim-e" ? -bandwidth : bandwidth); // on the side where its weight falls
     placeHandle(handles.margin, inside(margin), top, { hidden, least: Math.min(range[0], margin), most: Math.max(range[1], margin), value: margin });
     placeHandle(handles.bandwidth, inside(edge), bottom - (bottom - top) * EDGE, { hidden, least: 0, most: Math.max(range[1] - range[0], bandwidth), value: bandwidth });
   };
-
-  return {
-    draw: (corpus, wanted, setting, sums, [gapLow, gapHigh] = [null, null]) => {
-      drawn = setting;
-      if (wanted[0] !== range[0] || wanted[1] !== range[1]) {
-        range = wanted;
-        parts.axis.replaceChildren(...axisOf(range, across));
-      }
-      const { all, kept } = heightsOf(corpus, range, sums);
-      const highest = Math.max(...all, 1);
-      setAll(parts.all, { d: outlineOf(all, highest) });
-      setAll(parts.kept, { d: outlineOf(kept, highest) });
-      setAll(parts.curve, { d: hasCurve(setting) ? curveOf(setting, range, across) : "" });
-      parts.title.textContent = `Gaps of ${grouped(corpus.tokens)} tokens; the coloured part of each bar is what ${nameOf(setting)} keeps of it`;
-      parts.about.textContent = cut(`${letter}: ${nameOf(setting)} on ${tokenData.runs[setting.run]}`, 58);
-      const [from, to] = [inside(setting.margin - setting.bandwidth), inside(setting.margin + setting.bandwidth)];
-      setAll(parts.region, { x: from, width: hasBand(setting) ? to - from : 0 });
-      const [start, end] = [inside(gapLow ?? range[0]), inside(gapHigh ?? range[1])];
-      setAll(parts.brushed, { x: start, width: gapLow === null && gapHigh === null ? 0 : Math.max(1, end - start) });
-      placeHandles(setting);
-    },
-  };
-};
-
-// gaps from where the pointer is pressed to where it is; a click forgets them
-const watchBrush = (paper, gapAt, brush) => {
-  const moved = (event, start) => Math.abs(event.clientX - start.clientX) >= 4;
-  watchDrag(paper, (event, start) => {
-    if (moved(event, start)) brush(...[gapAt(start), gapAt(event)].sort((one, other) => one - other));
-  }, (event, start) => { if (!moved(event, start)) brush(null, null); });
-};
-
-// a pointer that is pressed on an element, moved, and let go wherever that is
-const watchDrag = (element, follow, end) => {
-  let start = null;
-  element.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    start = event;
-    element.setPointerCapture(event.pointerId);
-    follow(event, start);
-  });
-  element.addEventListener("pointermove", (event) => { if (start) follow(event, start); });
-  for (const kind of ["pointerup", "pointercancel"]) {
-    element.addEventListener(kind, (event) => {
-      if (start) end(event, start);
-      start = null;
-    });
-  }
 };

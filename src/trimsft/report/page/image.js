@@ -2,11 +2,11 @@
 const PICTURE = { width: 900, least: 480, edge: 24, line: 30, small: 21, scale: 2, prompt: 8 };
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 const SANS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-const FONTS = { title: `600 17px ${SANS}`, words: `14px ${SANS}`, token: `15px ${MONO}`, legend: `12px ${SANS}` };
+const FONTS = { title: `600 17px ${SANS}`, words: `14px ${SANS}`, token: `15px ${MONO}` };
 
 // colours of text and ground that the style sheet gives to a class
 const looks = () => {
-  const probe = document.body.appendChild(document.createElement("span"));
+  const probe = byId("pane").appendChild(document.createElement("span"));
   const known = new Map();
   const of = (name) => {
     if (known.has(name)) return known.get(name);
@@ -36,24 +36,19 @@ const wordsOf = (text) => text.split(/(?<= )|(?<=\n)/).map((word) => ({ text: wo
 
 // what stands in the picture from top to bottom: {font, line, pieces, gap above}
 const blocksOf = (store, view, example, look) => {
-  const quantity = QUANTITIES[view.quantity];
-  const sides = view.quantity === "difference" ? view.sides.slice(0, 1) : view.sides;
-  const blocks = [{ font: FONTS.title, line: 26, gap: 0, pieces: wordsOf(`${document.title}, example ${example.number + 1}`) }];
-  if (example.prompt) blocks.push({ font: FONTS.words, line: PICTURE.small, gap: 6, pieces: wordsOf(example.prompt), ink: look.soft, most: PICTURE.prompt });
-  for (const side of sides) {
-    const run = side.run && !side.run.missing.has(example.place) ? side.run : null;
-    const about = `${side.letter}: ${nameOf(side.setting)} on ${tokenData.runs[side.setting.run]}`;
-    blocks.push({ font: FONTS.words, line: PICTURE.small, gap: 14, pieces: wordsOf(view.quantity === "difference" ? view.sides.map(({ setting, letter }) => `${letter}: ${nameOf(setting)}`).join(", ") : about) });
-    const pieces = Array.from({ length: example.length }, (_, place) => {
-      const i = example.start + place;
-      const step = codeOf(view, side, run, quantity, i) & 15;
-      return { text: store.names[store.token[i]], ends: store.texts[store.token[i]].endsWith("\n"), look: step < 9 ? look.of(quantity.colours + step) : null, room: 1 };
-    });
-    blocks.push({ font: FONTS.token, line: PICTURE.line, gap: 2, pieces });
-  }
-  const legend = scaleOf(quantity).map(({ text, name }) => ({ text: ` ${text} `, look: name ? look.of(name) : null, room: name ? 4 : 8 }));
-  blocks.push({ font: FONTS.legend, line: 22, gap: 14, pieces: [{ text: `${quantity.name}: ` }, ...legend], ink: look.soft });
-  return blocks;
+  const run = runFor(view, example);
+  const pieces = Array.from({ length: example.length }, (_, place) => {
+    const i = example.start + place;
+    const level = run ? levelOf(view.weights[i] * run.norm[i]) : 0;
+    return { text: store.names[store.token[i]], ends: store.texts[store.token[i]].endsWith("\n"), look: level ? look.of(`lit l${level}`) : null, room: 1 };
+  });
+  const prompt = { font: FONTS.words, line: PICTURE.small, gap: 6, pieces: wordsOf(example.prompt), ink: look.soft, most: PICTURE.prompt };
+  return [
+    { font: FONTS.title, line: 26, gap: 0, pieces: wordsOf(`${document.title}, example ${example.number + 1}`) },
+    ...(example.prompt ? [prompt] : []),
+    { font: FONTS.words, line: PICTURE.small, gap: 14, pieces: wordsOf(`${nameOf(view.a)} on ${tokenData.runs[view.a.run]}; darker: more of its gradient`) },
+    { font: FONTS.token, line: PICTURE.line, gap: 2, pieces },
+  ];
 };
 
 const drawPicture = (store, view, example) => {

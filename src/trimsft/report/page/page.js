@@ -1,4 +1,4 @@
-// What concerns the whole page: elements, files to keep, theme, links to sections, printing. All other scripts see this one.
+// What concerns the whole page: elements, files to keep, links to sections, printing. All other scripts see this one.
 const byId = (id) => document.getElementById(id);
 const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
@@ -16,8 +16,7 @@ const download = (name, type, text) => {
 
 const csvCell = (value) => {
   const text = value === null || value === undefined ? "" : String(value);
-  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // spreadsheets run formulas
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 const csv = (rows) => rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
 
@@ -44,27 +43,7 @@ const standaloneSvg = (svg) => {
 // one word of a shell, whatever is in it
 const shellWord = (text) => (/^[\w./@:+~-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-// ---- theme, links, printing
-
-const root = document.documentElement;
-const themes = ["system", "light", "dark"];
-const setTheme = (name) => {
-  if (name === "system") delete root.dataset.theme;
-  else root.dataset.theme = name;
-  byId("theme").textContent = `Theme: ${name}`;
-  document.dispatchEvent(new CustomEvent("trimsft:theme"));
-};
-const KEPT_THEME = "trimsft.theme";
-try { // some browsers keep nothing for a file
-  const kept = localStorage.getItem(KEPT_THEME);
-  if (themes.includes(kept)) setTheme(kept);
-} catch { /* then the theme is the system's */ }
-byId("theme").hidden = false;
-byId("theme").addEventListener("click", () => {
-  const next = themes[(themes.indexOf(root.dataset.theme ?? "system") + 1) % themes.length];
-  setTheme(next);
-  try { localStorage.setItem(KEPT_THEME, next); } catch { /* it holds for this visit */ }
-});
+// ---- links, printing
 
 // the address holds the state of the rooms, so links to sections leave it alone; the tab key goes on from where they lead
 const goToSection = (id) => {

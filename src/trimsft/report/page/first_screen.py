@@ -15,9 +15,8 @@ from trimsft.data.visible import shortened, visible
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.course import Logged
 from trimsft.report.page.charts import line_class, number, run_lines
-from trimsft.report.page.evaluation import Difference, Table
+from trimsft.report.page.scores_tab import Difference, Table
 from trimsft.report.runs import Run
-from trimsft.report.sides import Side
 from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 
 PROMPT = 300  # characters of the prompt that are shown
@@ -65,20 +64,16 @@ def _told(runs: Sequence[Run], story: Story) -> dict[str, Any]:
 
 
 def _address(story: Story) -> str:
-    """Where the viewer shows the first marked token under the first two sides (share.js reads it)."""
+    """Return where the viewer shows the first marked token under the second side (tokens.js reads it)."""
     place = story.excerpt.start + [token.marked for token in story.excerpt.tokens].index(True)
-    first, second = ([side.objective, *_band(side)] for side in story.sides[:2])
-    keys = dict(zip(("t.method", "t.m", "t.tau"), first, strict=False))
-    return urlencode({"t.at": f"{story.excerpt.number}~{place}", **keys, "t.b": "~".join(second)})
-
-
-def _band(side: Side) -> list[str]:
+    side = story.sides[1]
     fields = vars(side.weigher)
-    return [f"{fields[name]:g}" for name in ("margin", "bandwidth") if name in fields]
+    band = {key: f"{fields[name]:g}" for key, name in (("t.m", "margin"), ("t.tau", "bandwidth")) if name in fields}
+    return urlencode({"t.at": f"{story.excerpt.number}~{place}", "t.method": side.objective, **band})
 
 
 def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
-    """What one side learns from."""
+    """Return the row of one side."""
     side, excerpt = story.sides[place], story.excerpt
     line = run_lines(runs)[side.run.label] if side.run else METHOD_LINES[side.objective]
     return {
@@ -106,7 +101,7 @@ def _named(token: Lit) -> str:
 
 
 def _about(story: Story, excerpt: Excerpt) -> str:
-    """What is wrong in the example, or what is lowest in it."""
+    """Describe what is wrong in the example, or lowest in it."""
     if story.steps is None:
         return f"the lowest of all is marked: {_named(story.lowest[0])}"
     told = [f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong[:NAMED]]

@@ -21,26 +21,14 @@ from typing import Any
 from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
 from trimsft.intervals import Interval
-from trimsft.report.page.answers import (
-    BUDGET,
-    LONGEST,
-    ProblemRow,
-    RunAnswers,
-    default_pair,
-    flips,
-    has_answers,
-    pack_answers,
-    parting,
-    problem_rows,
-)
+from trimsft.report.page.answers_tab import BUDGET, LONGEST, ProblemRow, default_pair, flips, pack_answers, problem_rows
 from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
-from trimsft.report.tables.scores import in_order
+from trimsft.report.score_tables import in_order
 from trimsft.runs.secrets import without_folders
 
 LISTED = 20  # flips in the list that needs no script
-OPENED = 2  # gains, and losses, whose answers are shown without a script
 FEW = 8  # runs of which every two are compared; among more, each with those of the first pair alone
 
 
@@ -81,7 +69,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
         "sample_notes": _sample_notes(runs, lacking),
         "pair": None if pair is None else [runs[place].label for place in pair],
         "difference_rows": _difference_rows(pairs, pair, metrics, columns),
-        **_flip_parts(rows, runs, pair),
+        **_flip_parts(rows, pair),
         "left_out": packed.left_out(rows, runs),
     }
 
@@ -90,7 +78,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _metrics(runs: Sequence[Run]) -> dict[str, str]:
-    """What is shown, by the name it is shown with: for as many samples as all runs have."""
+    """Return the metrics by the name they are shown with, for as many samples as all runs have."""
     drawn = min((score.samples for run in runs for score in run.scores.values()), default=0)
     if not drawn:
         return {"greedy": "greedy"}
@@ -142,7 +130,7 @@ def _score_data(rows: Sequence[tuple[str, Sequence[Interval | None]]]) -> list[l
 
 
 def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
-    """Why a run is not in the tables of scores, or has no mean there; nothing where no run is evaluated."""
+    """Say why a run is not in the tables of scores, or has no mean there; nothing where no run is evaluated."""
     if not benchmarks:
         return []
     absent = [run.label for run in runs if not run.scores]
@@ -312,33 +300,17 @@ def _difference_data(table: Table, metrics: Mapping[str, str], columns: Sequence
 # ---- problems that flipped
 
 
-def _flip_parts(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int] | None) -> dict[str, Any]:
-    """The list of flips, and a few problems with all answers, for readers without a script."""
+def _flip_parts(rows: Sequence[ProblemRow], pair: tuple[int, int] | None) -> dict[str, Any]:
+    """Return the list of flips for readers without a script."""
     if pair is None:
-        return {"flips": [], "flipped": 0, "asked": 0, "opened": []}
+        return {"flips": [], "flipped": 0, "asked": 0}
     flipped = flips(rows, *pair)
-    written = [row for row in flipped if any(has_answers(runs[place], row, place) for place in pair)]
-    gained = [row for row in written if row.change(*pair) > 0][:OPENED]
-    lost = [row for row in written if row.change(*pair) < 0][:OPENED]
-    written_by = [RunAnswers(runs[place], gained + lost) for place in pair]
-    labels = [runs[place].label for place in pair]
     return {
         "flips": [(row, *(row.outcomes[place] for place in pair)) for row in flipped[:LISTED]],
         "flipped": len(flipped),
         "asked": sum(all(row.outcomes[place] for place in pair) for row in rows),
-        "opened": [_opened(row, pair, labels, written_by) for row in gained + lost],
         "longest": LONGEST,
     }
-
-
-def _opened(
-    row: ProblemRow, pair: tuple[int, int], labels: Sequence[str], written_by: Sequence[RunAnswers]
-) -> dict[str, Any]:
-    """A problem with all answers of two runs, and where a wrong one leaves a right one."""
-    before, after = (answers(row) for answers in written_by)
-    parted = parting(row, pair, (before, after))
-    lost = labels if row.change(*pair) > 0 else labels[::-1]
-    return {"row": row, "sides": list(zip(labels, (before, after), strict=True)), "parted": parted, "parties": lost}
 
 
 def _problem_data(row: ProblemRow, columns: Sequence[str]) -> list[Any]:

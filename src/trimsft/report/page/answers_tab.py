@@ -12,7 +12,6 @@ full, and the page says what is left out.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,7 +24,6 @@ from trimsft.report.runs import Asked, Run, Written
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text
 AT_ONCE = 16_384  # samples of a run whose texts are in memory together
-STEP = 240  # characters of a step in the list of problems that flipped
 
 Samples = Sequence[Written]
 
@@ -60,12 +58,12 @@ class ProblemRow:
     outcomes: tuple[Outcome | None, ...]
 
     def change(self, a: int, b: int) -> float:
-        """By how much of its samples run b is right more often than run a; 0 where one was not asked."""
+        """Return the share of right samples of run b minus that of run a; 0 where one was not asked."""
         before, after = self.outcomes[a], self.outcomes[b]
         return 0.0 if before is None or after is None else after.share - before.share
 
     def differs(self, a: int, b: int) -> bool:
-        """Whether anything changed: samples, vote or greedy answer."""
+        """Tell whether samples, vote or greedy answer changed."""
         before, after = self.outcomes[a], self.outcomes[b]
         if before is None or after is None:
             return False
@@ -149,7 +147,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Answers:
-    """What one run wrote on one problem: its samples by number, greedy (-1) first."""
+    """The samples of one run on one problem by number, greedy (-1) first."""
 
     samples: Samples
     votes: list[Vote]
@@ -178,12 +176,12 @@ def answers_of(samples: Samples) -> Answers:
 
 
 def has_answers(run: Run, row: ProblemRow, place: int) -> bool:
-    """Whether the run, at that place of the rows, was asked a problem and its directory still has what it wrote."""
+    """Tell whether the run, at that place of the rows, was asked a problem and its directory has its samples."""
     return row.outcomes[place] is not None and run.has_samples(row.benchmark)
 
 
 class RunAnswers:
-    """What a run wrote on problems, asked for in the order of these rows; it holds about `AT_ONCE` samples."""
+    """The samples of a run on problems, asked for in the order of these rows; it holds about `AT_ONCE` of them."""
 
     def __init__(self, run: Run, rows: Iterable[ProblemRow]) -> None:
         self._run, self._rows = run, iter(rows)
@@ -199,7 +197,7 @@ class RunAnswers:
         return answers_of(self._held[row.benchmark][row.name])
 
     def _read(self, rows: Sequence[ProblemRow]) -> dict[str, dict[str, list[Written]]]:
-        """By benchmark and problem; each file is gone through once."""
+        """Read samples by benchmark and problem, each file once."""
         held: dict[str, dict[str, list[Written]]] = {}
         for row in rows:
             held.setdefault(row.benchmark, {})[row.name] = []
@@ -207,67 +205,6 @@ class RunAnswers:
             for sample in self._run.samples(benchmark, problems):
                 problems[sample.problem].append(sample)
         return held
-
-
-# ---- where a wrong answer leaves a right one
-
-
-@dataclass(frozen=True)
-class Parting:
-    """The first step in which a wrong sample differs from a right one; empty where a text ends before it."""
-
-    wrong: str
-    right: str
-
-
-def parting(row: ProblemRow, pair: tuple[int, int], answers: tuple[Answers, Answers]) -> Parting | None:
-    """How the run that lost a problem went wrong: its wrong sample that stays longest with a right one of the other.
-
-    None where no run lost, or where one has no such sample. evaluation.js does the same.
-    """
-    lost = _lost(row, pair)
-    if lost is None:
-        return None
-    wrong, right = (
-        [steps_of(sample.text) for sample in answers[side].samples if (sample.grade.status == "correct") is is_right]
-        for side, is_right in ((lost, False), (1 - lost, True))
-    )
-    pairs = [(_shared(one, other), one, other) for one in wrong for other in right]
-    if not pairs:
-        return None
-    count, *two = max(pairs, key=lambda found: found[0])  # of equal ones the first
-    one, other = ("".join(steps[count : count + 1]) for steps in two)
-    same = _shared(one, other)
-    return Parting(_around(one, same), _around(other, same))
-
-
-def _lost(row: ProblemRow, pair: tuple[int, int]) -> int | None:
-    """Which of the two runs lost the problem: by samples, else by its greedy answer."""
-    before, after = (row.outcomes[place] for place in pair)
-    change = row.change(*pair)
-    if before is None or after is None:
-        return None
-    if change == 0 and before.greedy is not None and after.greedy is not None:
-        change = after.greedy - before.greedy
-    return None if change == 0 else int(change < 0)
-
-
-def steps_of(text: str) -> list[str]:
-    """Lines, and sentences of a line; without those that have no digit, where some have."""
-    steps = [step for part in re.split(r"\n+|(?<=[.!?;])\s+", visible(text[:LONGEST])) if (step := part.strip())]
-    return [step for step in steps if re.search("[0-9]", step)] or steps
-
-
-def _around(step: str, place: int) -> str:
-    """A step as far as it is shown: `STEP` characters, from a little before the place where it differs."""
-    start = max(0, place - STEP // 4) if place > STEP // 2 else 0
-    return "…" * (start > 0) + step[start : start + STEP] + "…" * (start + STEP < len(step))
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many steps, or characters, are the same at the beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 # ---- packed for the page's script
@@ -307,7 +244,7 @@ class Packed:
         return True
 
     def left_out(self, rows: Sequence[ProblemRow], runs: Sequence[Run]) -> dict[str, int]:
-        """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
+        """Count the problems with answers, and those without any, or without those of every run, on the page."""
         counts = [sum(has_answers(run, row, number) for number, run in enumerate(runs)) for row in rows]
         there = {place: count for place, count in enumerate(counts) if count}
         packed = {place: len(problem["runs"]) for place, problem in self.problems.items()}
@@ -333,7 +270,7 @@ def _entry(answers: Answers, cut: Callable[[str], list[int]]) -> dict[str, Any]:
 
 
 def pack_answers(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int] | None, budget: int) -> Packed:
-    """As many problems with all samples as the budget has room for."""
+    """Pack as many problems with all samples as the budget has room for."""
     scored = [place for place, run in enumerate(runs) if run.scores]
     groups = [list(pair), [place for place in scored if place not in pair]] if pair else [scored]
     order, packed = list(range(len(rows))), Packed()

@@ -47,7 +47,7 @@ def objectives(tables: Tables, weighing: Mapping[str, Objective], band: Mapping[
 
 
 def groups(tables: Tables, tenths: Mapping[str, list[Group]], band: Mapping[str, float]) -> list[Records]:
-    """By category, by tenth of the solution, and at its ends."""
+    """Return the tables by category, by tenth of the solution, and at its ends."""
     by_kind = {label: by_category(table, **band) for label, table in tables.items()}
     ends = {label: by_end(table, margin=band["margin"], bandwidth=band["bandwidth"]) for label, table in tables.items()}
     note = f"Weight and masses of TrimSFT, {_text(band)}; middle is the percent of a group's tokens within the band."
