@@ -256,7 +256,7 @@ Keep = Literal["start", "end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rendering:
-    """The rendering of rows as tokens, in the words of `trimsft train`; what is not set is taken from a run's training."""
+    """The rendering of rows, in the words of `trimsft train`; what is not set is taken from a run's training."""
 
     template: str = option(
         "auto",
