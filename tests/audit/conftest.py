@@ -1,4 +1,4 @@
-"""What all tests of the audit share: one thread, a tiny model, rows."""
+"""Shared by the tests of the audit: one thread, a tiny model, rows."""
 
 from collections.abc import Iterator
 from pathlib import Path

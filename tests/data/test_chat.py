@@ -96,7 +96,7 @@ def labels_of(dataset: Any, folder: Path, kind: Any, **options: Any) -> list[tup
 
 
 def loaded(kind: str, path: str, cache: Path) -> Dataset:
-    """What `load_dataset` and TRL make of a file, chats as messages."""
+    """Load a file as `load_dataset` and TRL do, chats as messages."""
     rows = load_dataset(kind, data_files=path, split="train", cache_dir=str(cache))
     return rows.map(trl.maybe_convert_to_chatml, remove_columns={"conversations"} & set(rows.column_names))
 

@@ -1,4 +1,4 @@
-"""What tokens and models say, with nothing hidden."""
+"""Texts of tokens and models, with nothing hidden."""
 
 import json
 import sys

@@ -39,7 +39,7 @@ from trimsft.tokens.categories import CATEGORIES
 
 Progress = Callable[[str, int, int], None]  # called with what is done, how many rows of it, and of how many
 OF_TRAINING = ("folds", "updates", "batch_rows", "learning_rate", "seed")
-"""What is of no use with `training=False`."""
+"""Settings without effect where `training=False`."""
 HARMLESS = ("threshold", "only", "clean", "batch_tokens")
 """Settings that may change when an audit is done again in the same folder: gaps stay what they are."""
 AGAIN = "make it again with trimsft audit"

@@ -1,4 +1,4 @@
-"""How a problem becomes tokens, for training, evaluation and the token table alike.
+"""From problems to tokens, for training, evaluation and the token table alike.
 
 formats         the forms of rows, by their columns
 load            settings       -> rows of files or of the hub, checked; overlap with benchmarks

@@ -49,9 +49,9 @@ class TrlEncoder:
 
     tokenizer: Any
     assistant_only_loss: bool = False
-    """Whether of messages only the assistant's are trained; else every token is."""
+    """Train only the assistant's messages; else every token is trained."""
     completion_only_loss: bool | None = None
-    """Whether prompts are masked; None does so."""
+    """Mask prompts; None does so, too."""
     _shown: set[Any] = field(default_factory=set, init=False, repr=False, compare=False)
     """Parts of chats that the template is known to write."""
 

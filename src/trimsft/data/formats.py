@@ -52,7 +52,7 @@ _HOLDS = {
     "input_ids": ("token ids",),
     "labels": ("token ids",),
 }
-"""What TRL can render in each column of its forms."""
+"""Contents that TRL can render in each column of its forms."""
 
 
 def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "solution")) -> str | None:

@@ -112,7 +112,7 @@ class DataConfig:
 
     @property
     def is_local(self) -> bool:
-        """Whether `dataset_name` means files; a typing error in a path must not become a question to the hub."""
+        """True where `dataset_name` means files; a typing error in a path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
         return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
@@ -171,7 +171,7 @@ class Source:
     numbers: Sequence[int]
     """The line or item of each row, from 1; in Parquet and on the hub its row, from 0."""
     unit: str
-    """What `numbers` count: line, item or row."""
+    """The thing that `numbers` count: line, item or row."""
 
     @property
     def columns(self) -> list[str]:

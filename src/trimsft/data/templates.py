@@ -1,4 +1,4 @@
-"""How a problem becomes a prompt, in training and in evaluation alike; imports nothing heavy.
+"""From problems to prompts, in training and in evaluation alike; imports nothing heavy.
 
 What the published recipe does (the DFT code that the paper follows, read at commit e153181):
 
@@ -256,7 +256,7 @@ Keep = Literal["start", "end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rendering:
-    """How rows become tokens, in the words of `trimsft train`; what is not set is taken from a run's training."""
+    """The rendering of rows, in the words of `trimsft train`; what is not set is taken from a run's training."""
 
     template: str = option(
         "auto",
