@@ -1,13 +1,14 @@
 """The section "Rows that look wrong", of a folder that holds an audit."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from tests.report.page.pages import ATTACK, HIDDEN
 from tests.tokens.tiny import make_table
-from trimsft.audit.run import AuditFolder, Suspect
+from trimsft.audit.run import Suspect
 from trimsft.errors import RunError
 from trimsft.report.page.build import write_report
 from trimsft.report.page.details_tab import MOST
@@ -20,7 +21,8 @@ ONE = Suspect(
 
 def page_with(folder: Path, suspects: list[Suspect]) -> Path:
     make_table(folder / "tokens.parquet", [["a", "b"]])
-    AuditFolder(folder).write_suspects(suspects)
+    lines = [json.dumps(asdict(one)) + "\n" for one in suspects]
+    (folder / "suspects.jsonl").write_text("".join(lines))
     return write_report(folder / "report.html", {"Audit": folder}, title="t")
 
 
