@@ -245,7 +245,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     read, page = read_for_page(out), (out / "report.html").read_text()
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")
     sft = swept.baselines[0].interval("average", "hard")
-    assert read.baseline == (sft.value, sft.low, sft.high)
+    assert (read.baseline.value, read.baseline.low, read.baseline.high) == (sft.value, sft.low, sft.high)
     assert "trimsft sweep x" in page and f"SFT: {100 * sft.value:.1f} [" in page
     assert {(point.margin, point.bandwidth) for point in read.points} == {(m, t) for m in (0, 1.5) for t in (0.5, 1, 3)}
     assert all((out / "..").resolve() in (out / point.run).resolve().parents for point in read.points)
