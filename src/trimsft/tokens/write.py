@@ -390,8 +390,9 @@ def _measure_there(number: int, job: _Job, parts: Sequence[tuple[range, str]], q
     """Measure in a process for one device; how far it is, or why it failed, goes to the queue."""
     os.dup2(2, 1)  # libraries that print
     # ends with its parent, however that ends: a signal may be ignored here, or come late
-    Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
-    part, device = parts[number]
+    part, device, parent = *parts[number], parent_process()
+    assert parent is not None
+    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     try:
         job.measure_part(part, device, lambda rows: queue.put((number, rows)))
     except Exception as error:
