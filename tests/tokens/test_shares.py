@@ -1,12 +1,16 @@
 """A token table that is there already, is shared by processes, or is refused."""
 
+import os
 import shutil
+import subprocess
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.processes import ROOT
 from tests.tokens.tiny import ROWS
 from trimsft.errors import RunError, UsageError
 from trimsft.tokens import forward, write
@@ -160,6 +164,34 @@ def test_a_refusal_by_a_process_is_one_by_the_command(folder, tmp_path) -> None:
     with pytest.raises(UsageError, match=r"^model: '.*model' is not whole: it lacks the tensor") as refusal:
         write_token_table(model, MANY, tmp_path / "t.parquet", device=["cpu", "cpu"])
     assert refusal.value.field == "model" and refusal.value.hint and names_in(tmp_path) == ["model"]
+
+
+SLEEPER = """
+import os, signal, time
+from multiprocessing import get_context
+from torch.multiprocessing.spawn import start_processes
+from trimsft.tokens.write import _measure_there
+
+class Job:
+    def measure_part(self, part, device, on_rows):
+        print("at work", flush=True)
+        time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start_processes(_measure_there, (Job(), [(range(1), "cpu")], get_context("spawn").SimpleQueue()), 1)
+"""
+
+
+def test_a_process_ends_with_the_command(tmp_path) -> None:
+    """Also where signals are ignored, as in the background of a script."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(tmp_path / "sleeper.py")]
+    parent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert parent.stderr is not None and "at work\n" in iter(parent.stderr.readline, "")
+    parent.kill()
+    parent.communicate(timeout=60)  # to the end of what anybody writes there
 
 
 def test_whose_windows() -> None:
