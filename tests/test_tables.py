@@ -258,9 +258,11 @@ def test_json_keeps_names_exactly(name):
 
 
 @given(texts)
-def test_csv_reads_back(name):
+def test_csv_reads_back_and_starts_no_formula(name):
     header, row = csv.reader(io.StringIO(render(named(name), "csv")))
-    assert row == [single_line(name), "0.412", "0.38", "0.445", "true"] and header[0] == row[0]
+    assert row[1:] == ["0.412", "0.38", "0.445", "true"] and header[0] == row[0]
+    assert row[0].removeprefix("'") == single_line(name).removeprefix("'")
+    assert not row[0].startswith(("=", "+", "-", "@"))
 
 
 def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
@@ -275,6 +277,7 @@ def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
 
 def test_records_as_files(tmp_path):
     assert csv_of(["a", "b"], [[-0.0, 1 / 3], [7, "x"]]) == b"a,b\n0,0.333333\n7,x\n"
+    assert csv_of(["a"], [["=1+1"], [-1.0]]) == b"a\n'=1+1\n-1\n"
     rows = [
         {"text": "a|b_c\nd", "some_number": -0.001, "count": 1234567},
         {"text": "*", "some_number": math.nan, "count": None},

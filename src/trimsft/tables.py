@@ -345,6 +345,11 @@ def to_json(table: Table) -> str:
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
+def no_formula(text: str) -> str:
+    """Return a text that no spreadsheet runs: what models and data say may begin like a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def to_csv(table: Table) -> str:
     """Return one line a row; a column with intervals becomes four: the value, low, high, significant."""
     spreads = [any(isinstance(cells[n].data, Interval) for cells in table.rows) for n in range(len(table.header))]
@@ -352,10 +357,10 @@ def to_csv(table: Table) -> str:
     def values(cell: Cell, spread: bool) -> list[str | float]:
         if isinstance(cell.data, Interval):
             return [cell.data.value, cell.data.low, cell.data.high, str(bool(cell.marker)).lower()]
-        return [single_line(cell.text) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
+        return [no_formula(single_line(cell.text)) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
 
     header: list[str] = []
-    for name, spread in zip(map(single_line, table.header), spreads, strict=True):
+    for name, spread in zip((no_formula(single_line(one)) for one in table.header), spreads, strict=True):
         header += [name, *(f"{name} {part}" for part in ("low", "high", "significant") if spread)]
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -369,13 +374,15 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """Return a CSV of unrounded values: numbers with six digits, nothing for None and NaN."""
 
     def written(value: object) -> object:
+        if isinstance(value, str):
+            return no_formula(value)
         if not isinstance(value, float):
             return value
         return "" if math.isnan(value) else f"{value + 0.0:.6g}"  # -0 + 0 is 0
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(map(no_formula, header))
     writer.writerows([written(value) for value in values] for values in rows)
     return text.getvalue().encode()
 

@@ -15,7 +15,8 @@ const download = (name, type, text) => {
 };
 
 const csvCell = (value) => {
-  const text = value === null || value === undefined ? "" : String(value);
+  const given = value === null || value === undefined ? "" : String(value);
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given; // spreadsheets run formulas
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 const csv = (rows) => rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
