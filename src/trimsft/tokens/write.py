@@ -389,9 +389,9 @@ class _Job:
 def _measure_there(number: int, job: _Job, parts: Sequence[tuple[range, str]], queue: Any) -> None:
     """Measure in a process for one device; how far it is, or why it failed, goes to the queue."""
     os.dup2(2, 1)  # libraries that print
+    part, device = parts[number]
     # ends with its parent, however that ends: a signal may be ignored here, or come late
-    part, device, parent = *parts[number], parent_process()
-    assert parent is not None
+    parent: Any = parent_process()
     Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     try:
         job.measure_part(part, device, lambda rows: queue.put((number, rows)))
