@@ -346,7 +346,7 @@ def to_json(table: Table) -> str:
 
 
 def no_formula(text: str) -> str:
-    """Return a text that no spreadsheet runs: what models and data say may begin like a formula."""
+    """Return a text that no spreadsheet runs; what models and data say may begin like a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
