@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,14 @@ CHOOSE_0 = Condition(
     formats=("bullets", "lines", "arrows"), slip_rate=0.26, near=True, filler_rate=0.59, updates=60, rate=0.00037
 )
 FEW = ["--problems", "1", "--processes", "0", "--seeds", "3"]
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    """Give back the precision of matmuls that the commands lower for the whole process."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
 
 
 @pytest.fixture(scope="module")

@@ -148,8 +148,8 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
     (tmp_path / "model").mkdir()
     for words, says in (
         ("--data rows.jsonl", "--model: is missing; name a model of the hub or a local folder"),
-        ("--model m --data rows.jsonl --bandwidth 0", "--bandwidth: must be above 0"),
-        ("model rows.jsonl", "belongs to no field; for a model: --model model; for data: --data rows.jsonl"),
+        ("--model m --data rows.jsonl --bandwidth 0", "--bandwidth: must be a finite number > 0"),
+        ("model rows.jsonl", "belongs to no field; --model model, perhaps"),
     ):
         result = run("train", *words.split())
         assert result.exit_code == 2 and says in result.stderr and result.stderr.count("\n") == 1

@@ -101,8 +101,7 @@ def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
         (["objective=sft,dft", "margin=1"], "trim", "has no effect with objective sft or dft"),
         (["objective=trim,dtf"], "trim", "grid: objective: unknown name 'dtf'; did you mean 'dft'?"),
         (["margin=1"], "dtf", "objective: unknown name 'dtf'; did you mean 'dft'?"),
-        (["bandwidth=0,1"], "trim", "bandwidth: must be above 0, got 0.0"),
-        (["learning_rate=-1"], "trim", "learning_rate: must be at least 0"),
+        (["bandwidth=0,1"], "trim", "bandwidth: must be a finite number > 0, got 0.0"),
     ],
 )
 def test_what_could_not_be_trained_is_refused_before_anything_runs(grids, objective, message):
