@@ -146,4 +146,4 @@ def test_hostile_sweeps_and_their_csv(browser, tmp_path) -> None:
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
     assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
     (row,) = csv.DictReader(io.StringIO(browser.exported("sweep-csv")))
-    assert row["run"] == f"={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
+    assert row["run"] == f"'={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
