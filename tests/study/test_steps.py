@@ -1,6 +1,8 @@
 """What is done for one cell: only what is missing, weights that are dropped, and why a process of a step failed."""
 
 import json
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -134,3 +136,16 @@ def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     assert rendering == {"template": "auto", "system_prompt": None, **cut, **losses}
     again, _ = token_rows(folder, LAB, Cell(model="lab", objective="base"))
     assert again == rows
+
+
+def test_a_step_ends_with_whoever_gave_the_order() -> None:
+    code = (
+        "import threading, time; from trimsft.study import steps; "
+        "threading.Thread(target=steps._end_with_input, daemon=True).start(); print('on', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == b"on\n"
+    assert child.poll() is None
+    child.stdin.close()
+    child.stdout.close()
+    assert child.wait(30) == -signal.SIGTERM

@@ -17,7 +17,7 @@ from transformers import Trainer
 from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
 from trimsft.runs import fingerprint_file
-from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
+from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint, opened_as_data
 
 
 def names(folder: Path) -> list[str]:
@@ -212,6 +212,25 @@ def test_a_damaged_newest_checkpoint_is_skipped(trainer, tmp_path, caplog, damag
     if message != f"{SEAL} is missing":  # of another trainer it may be, if it is named
         with pytest.raises(RunError, match=r"checkpoint-2' is torn"):
             trainer.train(str(torn))
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt"])
+def test_a_checkpoint_without_optimizer_is_not_continued(trainer, name) -> None:
+    """As save_only_model leaves it; transformers would begin with moments of 0, or with the warm-up, without a word."""
+    saved = save(trainer, 1)
+    (saved / name).unlink()
+    (saved / SEAL).unlink()
+    with pytest.raises(RunError, match=r"lacks the state of the optimizer or scheduler .*; train anew"):
+        trainer.train(resume_from_checkpoint=str(saved))
+
+
+def test_a_checkpoint_opens_where_the_user_lets_others_open(trainer, monkeypatch) -> None:
+    """torch refuses to open anything where both of its variables are set."""
+    saved = save(trainer, 1)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with opened_as_data(saved):
+        torch.load(saved / "optimizer.pt")
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1" and "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
 OTHER_KINDS = {

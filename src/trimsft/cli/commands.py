@@ -82,10 +82,11 @@ def program(
     Start here:
       trimsft quickstart                        # all of it in minutes, offline
       trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
-      trimsft train --model MODEL --data DATA.jsonl --objective auto-trim
+      trimsft train --model MODEL --data DATA.jsonl
       trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
 
-    Every command has --help with examples. Interrupted, commands that take long resume when they are run again.
+    Every command has --help with examples. Interrupted, commands go on from what they have
+    finished when they are run again.
     """
 
 
@@ -326,7 +327,8 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
     each token, from which report makes everything else. It says whether the model supports the data, and which band to
-    train with. Several models are compared on the same rows. Rerun the command to resume.
+    train with. Several models are compared on the same rows. Finished tables, and finished shares of several devices,
+    are kept when the command is run again.
 
     \b
     Examples:

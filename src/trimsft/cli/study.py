@@ -453,6 +453,8 @@ def status_table(states: Sequence[CellState]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from trimsft.data.visible import visible  # whose study it is nobody knows
+
     order = ("running", "failed", "missing", "done")
     caption = _counts([state.state for state in states], order)
     table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
@@ -460,7 +462,9 @@ def status_table(states: Sequence[CellState]) -> Table:
     table.add_column("state", no_wrap=True)
     table.add_column("")
     for state in sorted(states, key=lambda state: order.index(state.state)):
-        table.add_row(Text(state.cell.name), Text(state.state, style=STYLES[state.state]), Text(state.note))
+        table.add_row(
+            Text(visible(state.cell.name)), Text(state.state, style=STYLES[state.state]), Text(visible(state.note))
+        )
     return table
 
 

@@ -8,7 +8,7 @@ Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be m
 `cluster` says which samples of a problem voted together; null where one abstains or is the greedy one. `graded.json`
 says what the two were made of, so that only what is new is graded, and nothing where nothing is:
 
-    {"kind": "strict", "version": "6", "ignored_rules": [], "problems": 500, "problems_sha256": "0f3c...",
+    {"kind": "strict", "version": "7", "ignored_rules": [], "problems": 500, "problems_sha256": "0f3c...",
      "samples_bytes": 9241022, "samples_sha256": "77ab...", "grades_sha256": "...", "scores_sha256": "..."}
 """
 

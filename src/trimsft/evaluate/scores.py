@@ -8,7 +8,7 @@ load_run("runs/trim")                                 # of a run directory
 
 `scores.json` is the last file of an evaluation:
 
-    {"grader": {"kind": "strict", "version": "6", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
+    {"grader": {"kind": "strict", "version": "7", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
      "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 """
 

@@ -50,6 +50,8 @@ class Cell:
         fields = dict(self.fields)
         if len(fields) < len(self.fields):
             raise UsageError("one is there twice", field="fields", value=self.fields)
+        if wrong := next((name for name in fields if not name.isidentifier()), None):  # it becomes part of a path
+            raise UsageError("is no name of a field", field="fields", value=wrong)
         object.__setattr__(self, "fields", tuple(sorted(self._complete(fields).items())))
 
     def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, one_line
 from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
 from trimsft.signals import heed, interruption
 from trimsft.study.cell import Cell
@@ -72,23 +72,33 @@ class LocalPool:
 
     def submit(self, job: Job, cell: Cell) -> Future[Result]:
         place = self._free.pop(0)
+        with _signals_blocked():
+            try:
+                future = self._pool(place).submit(job.attempt, cell)
+            except BrokenProcessPool:  # its process has died between two cells
+                del self._pools[place]
+                future = self._pool(place).submit(job.attempt, cell)
+        self._places[future] = place
+        return future
+
+    def _pool(self, place: int) -> ProcessPoolExecutor:
         if place not in self._pools:
             spawn = multiprocessing.get_context("spawn")
             given = (dict(self._environments[place]),)
             self._pools[place] = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=given)
-        with _signals_blocked():
-            future = self._pools[place].submit(job.attempt, cell)
-        self._places[future] = place
-        return future
+        return self._pools[place]
 
     def result(self, future: Future[Result]) -> Result:
         """Return what came of a cell whose future is done; its process is free for the next one."""
         place = self._places.pop(future)
         self._free.insert(0, place)
-        try:
+        error = future.exception()
+        if error is None:
             result = future.result()
-        except BrokenProcessPool:
+        elif isinstance(error, BrokenProcessPool):
             result = Result("failed", "its process was killed: too little memory?")
+        else:  # such as a signal to that process alone
+            result = Result("failed", f"its process ended ({one_line(error)})")
         if result.state == "failed":  # it may hold memory still
             self._pools.pop(place).shutdown(wait=False)
         return result

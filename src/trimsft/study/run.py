@@ -10,6 +10,7 @@ waits for those that others work on, and takes over what a dead one has left.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext, suppress
@@ -155,6 +156,8 @@ def _run_missing(
                 if event != latest.get(cell):
                     latest[cell] = event
                     on_event(event)
+        if not running:
+            time.sleep(POLL)  # wait() returns at once where there is nothing to wait for
         for future in wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done:
             cell, result = running.pop(future), pool.result(future)
             if result.state == "done":

@@ -17,13 +17,16 @@ import logging
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 ATTENTION = "attn_implementation"
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
 ENDING = 10.0  # seconds that processes have to end once they are asked to
+SAVING = 120.0  # and a training whose study has ended, to save its checkpoint
 
 
 class Result(NamedTuple):
@@ -78,7 +82,8 @@ class Job:
         except RunInUse as error:
             return Result("elsewhere", str(error.holder or "another process"))
         except Exception as error:  # whatever a library raises ends this cell, and no other
-            traceback.print_exc()
+            with suppress(OSError):
+                traceback.print_exc()
             return Result("failed", one_line(error))
 
     def run(self, cell: Cell) -> dict[str, float]:
@@ -171,7 +176,9 @@ class Job:
             order = Path(place) / "order.json"
             folder = {"out": str(self.folder.out), "scale": self.scale.as_dict(), "needs": sorted(self.needs)}
             order.write_text(json.dumps({**folder, "cell": cell.as_dict(), "step": step}))
-            with subprocess.Popen(command_of(order, processes, self.scale.device), stdin=subprocess.DEVNULL) as child:
+            command = command_of(order, processes, self.scale.device)
+            # its input, and that of its ranks, ends when this process does, however that ends
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
                 try:
                     while (code := child.poll()) is None:
                         time.sleep(0.1)  # in a task of Ray nothing interrupts wait()
@@ -194,14 +201,25 @@ class StepError(TrimSFTError, RuntimeError):
 def carry_out(order: Path) -> int:
     """Do the step of an order, in a process of its own, and write down why it failed."""
     asked = json.loads(order.read_text(encoding="utf-8"))
+    threading.Thread(target=_end_with_input, daemon=True).start()
     job = Job(StudyFolder(Path(asked["out"])), Scale.from_dict(asked["scale"]), frozenset(asked["needs"]))
     try:
         job.take(Cell.from_dict(asked["cell"]), asked["step"])
     except Exception as error:  # whatever a library raises
-        traceback.print_exc()
-        order.with_suffix(".failure").write_text(one_line(error), encoding="utf-8")
+        with suppress(OSError):  # a full disk takes no traceback
+            traceback.print_exc()
+        with suppress(FileExistsError), order.with_suffix(".failure").open("x", encoding="utf-8") as file:
+            file.write(one_line(error))  # of the first rank; the others fail because of it
         return 1
     return 0
+
+
+def _end_with_input() -> None:
+    """End as soon as who gave the order has ended."""
+    os.read(0, 1)  # returns at the end of the input
+    os.kill(os.getpid(), signal.SIGTERM)  # a training saves
+    time.sleep(SAVING)
+    os._exit(1)
 
 
 def command_of(order: Path, processes: int, device: str) -> list[str]:

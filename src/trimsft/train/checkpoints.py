@@ -130,7 +130,8 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
-            with opened_as_data(best):
+            # DeepSpeed's files hold objects, which it unpickles itself
+            with contextlib.nullcontext() if self.is_deepspeed_enabled else opened_as_data(best):
                 super()._load_best_model()
 
     def _load_whole(self, checkpoint: str | Path) -> bool:
@@ -271,10 +272,15 @@ def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
         problem, hint = f"{wanted!r} is torn ({STATE_FILE} is missing)", "choose another"
     else:
         saved = next((name for pattern, name in LAYOUTS.items() if any(chosen.glob(pattern))), PLAIN)
-        if saved == layout:
+        is_resumable = any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()
+        if saved == layout and (is_resumable or saved == "with DeepSpeed"):  # which has files of its own for both
             return str(chosen)
-        problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
-        hint = "start it as before to continue it, or train anew"
+        if saved == layout:  # transformers would go on without a word, from moments of 0
+            problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
+            hint = "train anew"
+        else:
+            problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
+            hint = "start it as before to continue it, or train anew"
     raise RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
@@ -430,18 +436,16 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
 
     torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
     """
-    data, before = SimpleNamespace(load=lambda file: _Metadata(file).load()), os.environ.get(_WEIGHTS_ONLY, "0")
-    os.environ[_WEIGHTS_ONLY] = "1"
+    data = SimpleNamespace(load=lambda file: _Metadata(file).load())
+    forced = {_WEIGHTS_ONLY: "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}  # torch refuses to have both
     try:
-        with mock.patch.object(filesystem, "pickle", data):
+        with mock.patch.dict(os.environ, forced), mock.patch.object(filesystem, "pickle", data):
             yield
     except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
         cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
         if isinstance(cause, torch.OutOfMemoryError | TrimSFTError | KeyboardInterrupt):
             raise cause from None
         raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
-    finally:
-        os.environ[_WEIGHTS_ONLY] = before
 
 
 def can_load(model: Any) -> bool:

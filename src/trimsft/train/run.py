@@ -10,6 +10,7 @@ import gc
 import logging
 import os
 import shutil
+import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from accelerate.utils import gather_object
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
+from safetensors import safe_open
 from torch import distributed
 from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HubStrategy
@@ -30,7 +32,7 @@ from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_l
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
-from trimsft.runs.parsing import checked
+from trimsft.runs.parsing import checked, read_json
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint, together
 from trimsft.train.config import TrimSFTConfig
@@ -97,6 +99,13 @@ def train(settings: Settings) -> TrainResult:
                 result = _train(settings, run, stopping)
             _push(run, settings)
         return result
+    except BaseException as error:
+        last, seen = error, set[int]()
+        while group is not None and last is not None and id(last) not in seen:  # its frames refer to the group
+            seen.add(id(last))
+            traceback.clear_frames(last.__traceback__)
+            last = last.__cause__ or last.__context__  # type: ignore[assignment]
+        raise
     finally:
         # a thread of gloo's that still holds tensors of a collective aborts a process that ends (pytorch#190489), and
         # ends with its group; NCCL's would wait here for ranks that may be lost
@@ -167,8 +176,8 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     _settle_inputs(run, settings)
     if not run.is_finished():
         return False
-    if not any(run.model_dir.glob("*.safetensors")):
-        logger.warning("%s was finished, but the weights of its model are missing; it is made again", run.path)
+    if not _is_whole(run.model_dir):
+        logger.warning("%s was finished, but the weights of its model are missing or torn; it is made again", run.path)
         if latest_checkpoint(run.train_dir) is None:
             raise RunError(
                 f"{run.path} was finished, but its model is missing, and no checkpoint is left to make it from",
@@ -177,6 +186,20 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
         return False
     stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether a model has all weights that its index names; a header accounts for every byte of its file."""
+    try:
+        files = {path.name for path in folder.glob("*.safetensors")}
+        for index in folder.glob("*.safetensors.index.json"):
+            files |= set(read_json(index, dict)["weight_map"].values())
+        for name in files:
+            with safe_open(folder / name, "pt"):
+                pass
+    except Exception:  # whatever a torn file makes of itself
+        return False
+    return bool(files)
 
 
 def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:

@@ -181,10 +181,13 @@ class WorkerEngine:
 
     def _read(self) -> Any:
         """Return the next answer; an error is raised."""
+        assert self._process is not None
         try:
+            while not self._pipe.poll(1.0):  # a process that it has started may hold the pipe open
+                if not self._process.is_alive() and not self._pipe.poll():
+                    raise EOFError
             answer = self._pipe.recv()
         except (EOFError, ConnectionResetError):
-            assert self._process is not None
             self._process.join()
             where = f"GPU {self._gpus}" if self._gpus is not None else "its process"
             hint = "what it printed stands above; a script that starts processes needs if __name__ == '__main__':"
