@@ -1,10 +1,8 @@
-"""Pictures of the page for the documentation, taken in Chromium from the report of a quickstart.
+"""Picture of the page for the documentation, taken in Chromium from the report of a quickstart.
 
     python tools/pictures.py runs/quickstart/report.html docs/figures
 
 quickstart_report.png      the first screen: story and scores
-first_minute_flips.png     problems that flipped, with the step in which a wrong answer leaves a right one
-first_minute_phone.png     the first screen at 390 pixels
 """
 
 import argparse
@@ -17,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the driver is that of the 
 
 from tests.report.page.browser import Browser, wait
 
-WIDE, PHONE = (1400, 1000), (390, 844)
+WIDE = (1400, 1000)
 COLOURS = 200  # of a picture, which keeps it below 150 KB
 READY = "return document.documentElement.dataset.tokens === 'ready'"
 AT_ONCE = "document.documentElement.style.scrollBehavior = 'auto'"
@@ -31,10 +29,6 @@ def main() -> None:
     with Browser() as browser:
         opened(browser, arguments.page, WIDE)
         save(browser, arguments.folder / "quickstart_report.png", height=browser.box("#story")[3] + 16)
-        browser.run("document.getElementById('flip-counts').scrollIntoView()")
-        save(browser, arguments.folder / "first_minute_flips.png", height=700)
-        opened(browser, arguments.page, PHONE)
-        save(browser, arguments.folder / "first_minute_phone.png")
 
 
 def opened(browser: Browser, page: Path, size: tuple[int, int]) -> None:
