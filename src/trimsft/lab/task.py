@@ -256,8 +256,8 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
         problem = next(streams[rng.choice(settings.tiers)])
         style = UNFAMILIAR if rng.random() < settings.unfamiliar_share else TARGET
         row_rng = random.Random(f"fine-tuning/{settings.seed}/{number}")
-        rates = {"slip_rate": settings.slip_rate, "filler_rate": settings.filler_rate}
-        solution = write_solution(problem, style, row_rng, offsets=FAR, **rates)
+        slip_rate, filler_rate = settings.slip_rate, settings.filler_rate
+        solution = write_solution(problem, style, row_rng, slip_rate=slip_rate, offsets=FAR, filler_rate=filler_rate)
         yield {
             "problem": problem.problem,
             "solution": solution.text,
