@@ -55,7 +55,7 @@ def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
     prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
     assert prompts.template == "chat" and prompts.prompts[0].tokens is None
     assert prompts.example == "[system] Be brief.\n[user] 1+1?"
-    plain = make_prompts(["1+1?"], template="boxed")
+    plain = make_prompts(["1+1?"], template="plain")
     assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")
     assert plain.stop == ("\n\nProblem:",)
 

@@ -63,7 +63,7 @@ def test_rows_are_matched_with_their_table(fields, table, tmp_path) -> None:
     model, data = fields["model_name_or_path"], fields["dataset_name"]
     tokenizer = load_tokenizer(model)
     config = DataConfig(dataset_name=data, reference=str(table))
-    rows = load_training_data(config, tokenizer, with_eval=False)[0].dataset
+    rows = load_training_data(config, tokenizer, with_eval=False)[0]
     for row in rows.select(range(3)):
         values = torch.tensor(row["reference_logprobs"])
         assert torch.equal(values.isnan(), torch.tensor(row["labels"]) == -100) and (values[~values.isnan()] <= 0).all()
@@ -71,7 +71,7 @@ def test_rows_are_matched_with_their_table(fields, table, tmp_path) -> None:
     run.mkdir()
     shutil.copy(table, run / "tokens.parquet")  # of a run directory
     config.reference = str(run)
-    assert str(load_training_data(config, tokenizer, with_eval=False)[0].dataset[0]) == str(rows[0])  # nan is not nan
+    assert str(load_training_data(config, tokenizer, with_eval=False)[0][0]) == str(rows[0])  # nan is not nan
 
 
 @pytest.mark.parametrize(
