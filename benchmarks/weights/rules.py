@@ -87,3 +87,19 @@ class Ratio:
 
     def weights(self, tokens: TokenStats) -> Tensor:
         return self.floor + (1 - self.floor) * (self.power * tokens.gap.clamp(max=0)).exp()
+
+
+@dataclass(frozen=True)
+class Rival:
+    """w = f + (1 - f) (1 - p_c)^a: one minus the probability of the strongest other token c.
+
+    1 - p_c is p and the mass on neither of the two: where they are alone it is DFT's weight, where the model is sure of
+    nothing it is SFT's.
+    """
+
+    floor: float = 0.03
+    power: float = 1.0
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        rival = (-tokens.nll - tokens.gap).exp().clamp(max=1)
+        return self.floor + (1 - self.floor) * (1 - rival) ** self.power
