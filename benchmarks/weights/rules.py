@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimsft.objectives import TrimSFT, TrimSFTEasy
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -35,31 +33,6 @@ class Harmonic:
 
     def weights(self, tokens: TokenStats) -> Tensor:
         return tokens.prob / (self.g + (1 - self.g) * tokens.prob)
-
-
-@dataclass(frozen=True)
-class FloorEasy:
-    """w = f + (1 - f) w_E: the floor under TrimSFT-E."""
-
-    floor: float = 0.03
-    margin: float = 1.5
-    bandwidth: float = 0.8
-
-    def weights(self, tokens: TokenStats) -> Tensor:
-        return self.floor + (1 - self.floor) * TrimSFTEasy(self.margin, self.bandwidth).weights(tokens)
-
-
-@dataclass(frozen=True)
-class FloorBelow:
-    """The floor under TrimSFT's lower flank alone: tokens above the margin are trimmed to nothing."""
-
-    floor: float = 0.03
-    margin: float = 6.0
-    bandwidth: float = 2.0
-
-    def weights(self, tokens: TokenStats) -> Tensor:
-        band = TrimSFT(self.margin, self.bandwidth).weights(tokens)
-        return band.where(tokens.gap >= self.margin, self.floor + (1 - self.floor) * band)
 
 
 @dataclass(frozen=True)
