@@ -338,9 +338,6 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
     )
 
 
-# ---- log-probabilities of a reference model, from a table that `trimsft tokens` has made
-
-
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
     digest = hashlib.sha256()

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from datasets import Dataset
 from trl import ModelConfig, SFTConfig, TrlParser
 
 from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
@@ -211,7 +210,7 @@ def load_tokenizer(settings: Settings) -> Any:
     return tokenizer
 
 
-def load_data(settings: Settings, tokenizer: Any) -> tuple[Dataset, Dataset | None]:
+def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
     """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
     evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
     train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
