@@ -3,7 +3,7 @@
 Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be made again at any time. A grade:
 
     {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}",
-     "cluster": 0}
+     "cluster": 0, "temperature": null}
 
 `cluster` says which samples of a problem voted together; null where one abstains or is the greedy one. `graded.json`
 says what the two were made of, so that only what is new is graded, and nothing where nothing is:
@@ -27,7 +27,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.evaluate.metrics import SampleResult, cluster, summarize
+from trimsft.evaluate.metrics import SampleResult, cluster, parted, summarize
 from trimsft.evaluate.problems import Problem, describe_gradings, grading_fingerprint
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.scores import SCORES, BenchmarkScore, GradedBy, read_scores, score_counts, write_scores
@@ -50,6 +50,7 @@ class GradeLine:
     status: str
     answer: str | None
     cluster: int | None
+    temperature: float | None = None
 
 
 def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Problem] = ()) -> BenchmarkScore:
@@ -68,18 +69,22 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         scored, statuses = [], Counter[str]()
         with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
             for name, of_problem in results.items():
-                sampled = [result for result in of_problem if not result.greedy]
-                greedy = next((result for result in of_problem if result.greedy), None)
+                sampled, _, _ = parted(of_problem)
                 equivalent = partial(grader.equivalent, rules=problems[name].rules)
                 votes = cluster([result.answer for result in sampled], equivalent)
-                scored.append(summarize(name, sampled, greedy, votes))
+                scored.append(summarize(name, of_problem, votes))
                 statuses.update(result.status for result in sampled)
-                for result, vote in [*([(greedy, None)] if greedy else []), *zip(sampled, votes, strict=True)]:
-                    line = GradeLine(result.problem, result.sample, result.status, result.answer, vote)
+                vote_of = dict(zip((sample.sample for sample in sampled), votes, strict=True))
+                for result in of_problem:
+                    vote = vote_of.get(result.sample) if result.temperature is None else None
+                    line = GradeLine(
+                        result.problem, result.sample, result.status, result.answer, vote, result.temperature
+                    )
                     file.write((json.dumps(asdict(line)) + "\n").encode())
-        name = record.settings()["benchmark"]
+        settings = record.settings()
+        name = settings["benchmark"]
         scored.sort(key=attrgetter("problem"))
-        scores = score_counts(name, scored, statuses, groups=_groups(problems))
+        scores = score_counts(name, scored, statuses, temperature=float(settings["sampling"]["temperature"]))
         if note:
             log.warning(f"{name}: {note}")
         grading = describe_gradings(problems.values()) if grader.uses_rules else ""
@@ -116,7 +121,7 @@ def _results(
         nonlocal drawn, differ
         for sample in record:
             if sample.key in keys:
-                if not sample.greedy:
+                if not sample.greedy and sample.temperature is None:
                     drawn += 1
                     differ |= first.setdefault(sample.problem, hash(sample.text)) != hash(sample.text)
                 yield sample
@@ -130,25 +135,16 @@ def _results(
             grade = grades.get(sample.key) or kept[sample.key]
             name = problems[sample.problem].id  # one text for all samples of a problem
             is_correct, status = grade.status == "correct", sys.intern(grade.status)
-            more = (sample.tokens, sample.truncated, sample.greedy)
+            more = (sample.tokens, sample.truncated, sample.greedy, sample.temperature)
             by_problem[name].append(SampleResult(name, sample.sample, is_correct, status, grade.answer, *more))
     for of_problem in by_problem.values():
-        of_problem.sort(key=attrgetter("sample"))
+        of_problem.sort(key=lambda result: (result.temperature is not None, result.temperature, result.sample))
     if differ or len(first) < 2 or drawn < 2 * len(first):
         return by_problem, None
     return by_problem, (
         f"all {drawn // len(first)} samples of each of the {len(first):,} problems are the same text: either "
         "the model is sure of every word, or what generated them does not sample"
     )
-
-
-def _groups(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
-    """Return what the problems may be told apart by: subject and level, where the benchmark has them."""
-    groups = {
-        name: {problem.id: label for problem in problems.values() if (label := getattr(problem, name)) is not None}
-        for name in ("subject", "level")
-    }
-    return {name: of_problem for name, of_problem in groups.items() if of_problem}
 
 
 @dataclass(frozen=True)
@@ -203,7 +199,7 @@ class _Made:
             and _sha256(path) == self.grades_sha256
         )
         lines = (checked(GradeLine, line, where=str(path)) for line in (JsonLines(path) if is_same else ()))
-        return {Key(grade.problem, grade.sample): grade for grade in lines}
+        return {Key(grade.problem, grade.sample, grade.temperature): grade for grade in lines}
 
 
 def _sha256(path: Path, most: int = 1 << 62) -> str:

@@ -22,7 +22,7 @@ from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine, visib
 from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
 from trimsft.evaluate.grades import grade_record, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
-from trimsft.evaluate.prompts import Prompts, make_prompts, read_shots
+from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
@@ -160,10 +160,9 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     """Make the prompts, with notes of what a reader of the scores should know."""
     tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
-    shots = read_shots(settings.few_shot) if settings.few_shot else ()
     system_prompt = instruction_of(settings, problems)
     try:
-        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
+        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
     except TemplateError as error:
         if error.field != "system_prompt" or settings.system_prompt is not None:
             raise

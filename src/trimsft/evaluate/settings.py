@@ -1,7 +1,7 @@
 """The settings of an evaluation; the defaults are the paper's protocol. `trimsft eval` is made from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -67,15 +67,16 @@ class EvalSettings:
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
     sampling: Sampling = option(factory=Sampling, inline=Sampling, help="How samples are drawn.")
+    temperatures: Sequence[float] = option((), help="Further temperatures to draw samples at, such as 0.6 0.3.")
+    temperature_samples: int = option(
+        4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
+    )
     seed: int = option(0, help="Seed of all samples.")
     limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
     revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
-    few_shot: Path | None = option(
-        None, help="A .jsonl file of problems and solutions, all of which stand before each problem."
-    )
     tokenizer: str | None = option(
         None,
         metavar="MODEL",
@@ -143,11 +144,26 @@ class EvalSettings:
                     hint="the greedy answer is what you want",
                     remedy=("samples", 0),
                 )
+        self._check_temperatures()
         if self.samples == 0:
             drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
             for name, value in drawing.items():
                 if name not in ("max_tokens", "stop") and (name, value) != ("temperature", 0):
                     raise UsageError("has no effect on the greedy answer alone", field=name, value=value)
+
+    def _check_temperatures(self) -> None:
+        if not self.temperatures:
+            self._refuse("without further temperatures", "temperature_samples")
+        known = {0.0: "the greedy answer", self.sampling.temperature: "the temperature of the samples"}
+        for temperature in self.temperatures:
+            if temperature in known:
+                problem = f"{temperature:g} is {known[temperature]}"
+                raise UsageError(problem, field="temperatures", hint="leave it out")
+            replace(self.sampling, temperature=temperature)  # refuses what is no temperature
+            known[temperature] = "there twice"
+        if self.temperatures and self.samples == 0:
+            problem = "has no effect on the greedy answer alone"
+            raise UsageError(problem, field="temperatures", value=list(self.temperatures))
 
     def _check_engine(self) -> None:
         if self.server is None and self.engine == "server":

@@ -14,7 +14,7 @@ from trimsft.grading import GRADER_VERSION
 from trimsft.report.page.details_tab import flat
 from trimsft.report.runs import Asked, Run
 
-_OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
+_OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "temperature", "engine.")
 """Settings that differ between runs for good reason, or say which problems were asked; names of the engine apart."""
 _OF_THE_ENGINE = ("engine.name", "engine.dtype")
 _OF_SAMPLES = ("samples", "sampling.temperature", "sampling.top_p", "sampling.top_k")
