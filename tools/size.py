@@ -31,12 +31,12 @@ PYTHON = {
     "audit": Room(597, 400),
     "report": Room(4728, 2400),
     "study": Room(4927, 2500),
-    "lab": Room(970, 700),
+    "lab": Room(921, 700),
     "runs": Room(3028, 1700),  # with the files at the top of the package
     "cli": Room(1734, 800),
     "integrations": Room(0, 300),
-    "tests": Room(28075, 16_000),
-    "tools and benchmarks": Room(9567, 6_000),
+    "tests": Room(27971, 16_000),
+    "tools and benchmarks": Room(9428, 6_000),
 }
 """Lines of Python."""
 PAGE = Room(2479, 2500)

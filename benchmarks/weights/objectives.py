@@ -18,8 +18,16 @@ T = TypeVar("T")
 RULES = "benchmarks.weights.rules:"
 MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "talr", "auto-trim")
 FLOORS = tuple(f"{RULES}Floor,floor={floor:g}" for floor in (0.01, 0.02, 0.03, 0.05, 0.1))
+TRIED = tuple(
+    RULES + rule
+    for rule in (
+        *("Lead,floor=0.01", "Lead,floor=0.02", "Lead,floor=0.05", "Lead,floor=0.1"),
+        *("Lead,floor=0.02,power=2", "Lead,floor=0.05,power=2", "Lead,floor=0.05,power=3"),
+        *("Ratio,floor=0.05", "Floor,floor=0.05,power=2", "FloorEasy,floor=0.05", "Harmonic"),
+    )
+)
 EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
-SETS = {"main": MAIN, "floors": FLOORS, "every": EVERY}
+SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "every": EVERY}
 """What the names stand for that are sets of objectives."""
 
 

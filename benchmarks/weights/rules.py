@@ -60,3 +60,30 @@ class FloorBelow:
     def weights(self, tokens: TokenStats) -> Tensor:
         band = TrimSFT(self.margin, self.bandwidth).weights(tokens)
         return band.where(tokens.gap >= self.margin, self.floor + (1 - self.floor) * band)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """w = f + (1 - f) (1 - d)^a, d = max(0, p_c - p): the less, the more the model prefers its competitor c.
+
+    Where the model is sure of another token, f is left; where it is sure of none, as in a format that it has never
+    seen, the weight is near 1.
+    """
+
+    floor: float = 0.03
+    power: float = 1.0
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        lead = (-tokens.nll - tokens.gap).exp() - tokens.prob
+        return self.floor + (1 - self.floor) * (1 - lead.clamp(0, 1)) ** self.power
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """w = f + (1 - f) (p / p_max)^a."""
+
+    floor: float = 0.03
+    power: float = 1.0
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return self.floor + (1 - self.floor) * (self.power * tokens.gap.clamp(max=0)).exp()
