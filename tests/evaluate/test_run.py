@@ -210,7 +210,7 @@ def test_a_complete_record_is_graded_again_without_an_engine(
         evaluate_model("m", str(benchmark), seed=3, **asked)
 
 
-def test_only_what_is_new_is_graded(
+def test_nothing_is_graded_where_nothing_is_new(
     recorded: Evaluated, run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     graded: list[str] = []
@@ -227,19 +227,16 @@ def test_only_what_is_new_is_graded(
     assert run_eval(engine).scores == recorded.scores and graded == []
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     grown = run_eval(engine, samples=10)
-    assert len(graded) == 12 and grown.scores[0].samples == 10
-    # the same as from nothing, to the last byte
-    (folder / "graded.json").unlink()
-    before = {name: (folder / name).read_bytes() for name in ("grades.jsonl", "scores.json")}
-    run_eval(engine, samples=10)
-    assert len(graded) == 12 + 66
-    assert {name: (folder / name).read_bytes() for name in before} == before
-    # whoever has touched a file is not believed
-    (folder / "scores.json").write_text("{}")
-    assert run_eval(engine, samples=10).scores == grown.scores
-    lines = (folder / "grades.jsonl").read_text().replace('"wrong"', '"correct"')
-    (folder / "grades.jsonl").write_text(lines)
-    assert run_eval(engine, samples=10).scores == grown.scores
+    assert len(graded) == 66 and grown.scores[0].samples == 10
+    for damage in ("", "{}"):  # made again, to the last byte
+        whole = (folder / "scores.json").read_bytes()
+        (folder / "scores.json").write_text(damage)
+        assert run_eval(engine, samples=10).scores == grown.scores
+        assert (folder / "scores.json").read_bytes() == whole
+    samples = (folder / "samples.jsonl").read_text()
+    (folder / "samples.jsonl").write_text(samples.replace("boxed{2}", "boxed{3}"))
+    with pytest.raises(RunError, match="has changed since it was graded, and was only ever added to"):
+        run_eval(engine, samples=10)
 
 
 def test_samples_that_are_all_alike_are_said_and_recorded(

@@ -183,12 +183,9 @@ def test_damaged_scores_are_refused(tmp_path: Path) -> None:
         ("{", "invalid JSON"),
         ([], "should be an object"),
         ({"statuses": None}, "statuses: input should be an object"),
-        ({"problems": "2"}, "problems: input should be a valid integer"),
-        ({"problems": 3}, "problems is 3, but it counts 2"),
-        ({"samples": 4}, "do not fit 4 samples"),
         ({"benchmark": "b"}, "these are scores of 'b'"),
-        ({"pass_at": {}}, "do not fit 8 samples"),
-        ({"per_problem": [whole["per_problem"][0] | {"correct": 9}] * 2}, "problems is 2, but it counts 1"),
+        ({"problems": 3}, "was changed after it was written"),
+        ({"per_problem": [whole["per_problem"][0] | {"correct": 9}] * 2}, "was changed after it was written"),
     ]
     for damage, message in damages:
         damaged = whole | damage if isinstance(damage, dict) else damage

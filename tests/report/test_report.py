@@ -282,13 +282,10 @@ def ask(folder: str, problems: dict[str, str]) -> None:
     Path(folder, "eval/amc/problems.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def test_problems_are_matched_by_what_they_say() -> None:
+def test_other_problems_under_the_same_ids_are_refused() -> None:
     evaluated("sft", [0, 4, 8])
     evaluated("trim", [8, 4, 0])
     ask("sft", {"p000": "one", "p001": "two", "p002": "three"})
-    ask("trim", {"p000": "three", "p001": "two", "p002": "one"})  # the same problems under other ids
-    (one,) = compare(CompareSettings(runs=(Path("sft"), Path("trim")), metric="average")).comparisons
-    assert (one.higher, one.lower, one.better, one.worse) == (0, 0, (), ())
     ask("trim", {"p000": "one", "p001": "another", "p002": "three"})
     result = run("compare", "sft", "trim")
     assert result.exit_code == 2 and result.stderr.count("\n") == 1

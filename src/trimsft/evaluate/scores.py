@@ -12,12 +12,13 @@ load_run("runs/trim")                                 # of a run directory
      "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from trimsft.evaluate.metrics import (
 )
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.runs.parsing import read_json
+from trimsft.runs.parsing import parse_json, read_json
 
 SCORES = "scores.json"
 
@@ -273,6 +274,10 @@ class GradedBy:
     ignored_rules: tuple[str, ...] = ()
     grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
     notes: tuple[str, ...] = field(default=(), compare=False)  # what it noticed, such as samples that are all alike
+    problems_sha256: str = field(default="", compare=False)
+    samples_bytes: int = field(default=0, compare=False)
+    samples_sha256: str = field(default="", compare=False)
+    """What the scores were made of: a record that has grown begins with these bytes."""
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
@@ -282,10 +287,10 @@ class GradedBy:
 @dataclass(frozen=True, kw_only=True)
 class _File(BenchmarkScore):
     grader: GradedBy
+    sha256: str | None = None  # of all else in the file
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """Scores as they were recorded, with their grader."""
 
     scores: BenchmarkScore
@@ -295,7 +300,7 @@ class Recorded:
 def write_scores(folder: Path, scores: BenchmarkScore, grader: GradedBy) -> None:
     """Write the scores of a benchmark, and how its samples were graded, into its folder."""
     content = {"grader": asdict(grader), **scores.as_dict()}
-    write_whole(folder / SCORES, (json.dumps(content, indent=1) + "\n").encode())
+    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _fingerprint(content)}, indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> Recorded:
@@ -308,15 +313,15 @@ def read_scores(folder: Path) -> Recorded:
         raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
     if file.benchmark != folder.name:
         raise RunError(f"{path}: these are scores of {file.benchmark!r}", hint=again)
-    names, ks = {problem.problem for problem in file.per_problem}, set(range(1, file.samples + 1))
-    if not names or not len(names) == len(file.per_problem) == file.problems:
-        raise RunError(f"{path}: problems is {file.problems}, but it counts {len(names)} of them", hint=again)
-    is_whole = all(problem.samples == file.samples for problem in file.per_problem)
-    if not is_whole or file.pass_at.keys() != ks or file.majority_at.keys() != ks:
-        raise RunError(f"{path}: its counts and metrics do not fit {file.samples} samples", hint=again)
+    content = parse_json(path.read_bytes())
+    if content.pop("sha256", None) not in (None, _fingerprint(content)):
+        raise RunError(f"{path}: was changed after it was written", hint=again)
     scores = BenchmarkScore(**{one.name: getattr(file, one.name) for one in fields(BenchmarkScore)})
-    in_order = tuple(sorted(file.per_problem, key=lambda problem: problem.problem))
-    return Recorded(replace(scores, per_problem=in_order), file.grader)
+    return Recorded(scores, file.grader)
+
+
+def _fingerprint(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:

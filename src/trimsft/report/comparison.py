@@ -7,6 +7,7 @@ result.comparisons[0].difference, result.comparisons[0].significant
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +84,7 @@ def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.evaluate.compare import compare_runs, correct_for_many
     from trimsft.evaluate.scores import load_run
-    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
+    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, refuse_other_problems
     from trimsft.report.runs import Run
     from trimsft.report.score_tables import comparison_table, score_table, temperature_table
 
@@ -98,8 +99,9 @@ def compare(settings: CompareSettings) -> Compared:
     ]
     for difference in other_graders([baseline, *candidates]).values():
         raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
-    others = {run.label: [with_names_of(baseline, run, one) for one in scores[run.label]] for run in candidates}
-    scores = {baseline.label: scores[baseline.label], **others}
+    others = {run.label: scores[run.label] for run in candidates}
+    for run, name in itertools.product(candidates, common):
+        refuse_other_problems(baseline, run, name)
     metrics, lacking = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
     try:
         comparisons = [
