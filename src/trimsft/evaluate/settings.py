@@ -52,10 +52,7 @@ class EvalSettings:
         choices=ENGINES,
     )
     server: str | None = option(
-        None,
-        metavar="URL",
-        help="The address of an OpenAI-compatible server, such as http://localhost:8000. Several that serve the same "
-        "model, with commas between them, share the work.",
+        None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
     )
     server_dialect: str | None = option(
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
@@ -100,12 +97,6 @@ class EvalSettings:
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
-    )
-    workers: int | None = option(
-        None,
-        help="Copies of the model that generate side by side, a process each (default: one for each GPU, or for each "
-        "--tensor-parallel GPUs).",
-        least=1,
     )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
@@ -177,12 +168,10 @@ class EvalSettings:
             return
         from trimsft.evaluate.engines.server_engine import read_address
 
-        addresses = [read_address(address).url for address in self.servers]
-        if twice := next((url for url in addresses if addresses.count(url) > 1), None):
-            raise UsageError("is given twice", field="server", value=twice)
+        url = read_address(self.server).url
         if self.engine not in ("auto", "server"):
-            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=addresses[0])
-        loading = ("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
+            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=url)
+        loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
         self._refuse("on a server, which has loaded its model already", *loading)
 
     def _refuse(self, where: str, *names: str) -> None:
@@ -201,11 +190,6 @@ class EvalSettings:
         """Return what files of problems call `problem` and `answer`, where they call them otherwise."""
         named = {"problem": self.problem_column, "answer": self.answer_column}
         return {name: column for name, column in named.items() if name != column}
-
-    @property
-    def servers(self) -> list[str]:
-        """Return the addresses of the servers; none without a server."""
-        return [] if self.server is None else [address.strip() for address in self.server.split(",")]
 
     @property
     def run(self) -> RunDirectory:
