@@ -21,9 +21,9 @@ FLOORS = tuple(f"{RULES}Floor,floor={floor:g}" for floor in (0.01, 0.02, 0.03, 0
 TRIED = tuple(
     RULES + rule
     for rule in (
-        *("Lead,floor=0.01", "Lead,floor=0.02", "Lead,floor=0.05", "Lead,floor=0.1"),
-        *("Lead,floor=0.02,power=2", "Lead,floor=0.05,power=2", "Lead,floor=0.05,power=3"),
-        *("Ratio,floor=0.05", "Floor,floor=0.05,power=2", "FloorEasy,floor=0.05", "Harmonic"),
+        *("Rival,floor=0.01", "Rival,floor=0.02", "Rival,floor=0.03", "Rival,floor=0.05"),
+        *("Rival,floor=0.02,power=1.5", "Rival,floor=0.02,power=2", "Rival,floor=0.05,power=2"),
+        *("Lead,floor=0.02,power=1.5", "Lead,floor=0.05,power=1.5", "Floor,floor=0.03"),
     )
 )
 EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
