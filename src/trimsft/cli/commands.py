@@ -19,7 +19,7 @@ import typer
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study
 from trimsft.cli.doctor import doctor
-from trimsft.cli.from_settings import command_of, flags_of
+from trimsft.cli.from_settings import NumbersCommand, command_of, flags_of
 from trimsft.cli.terminal import (
     JsonFlag,
     Output,
@@ -236,18 +236,20 @@ def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
     8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
-    is recorded is never generated again. A record may grow (samples, greedy, limit); other settings are refused.
+    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit); other settings are
+    refused.
 
     \b
     Examples:
       trimsft eval runs/trim -b math500 -b gsm8k
       trimsft eval ./model -b problems.jsonl --problem-column question
+      trimsft eval runs/trim -b lab-easy --temperatures 0.6 0.3
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
     from trimsft.evaluate.scores import read_scores
-    from trimsft.report.score_tables import group_tables, summary_table
+    from trimsft.report.score_tables import summary_table
 
     def load(benchmarks: Sequence[str]) -> None:
         note(f"loading {settings.model}, to be evaluated on {', '.join(benchmarks)}")
@@ -270,16 +272,16 @@ def evaluate(settings: EvalSettings) -> Output:
     name, folder = Path(settings.model).name, settings.run.eval_dir
     note(f"recorded in {folder}")
     graders = [read_scores(folder / score.benchmark).grader for score in evaluated.scores]
-    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
-    return Output(evaluated.as_json(), [summary_table(evaluated.scores, name, graders), *groups])
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, name, graders)])
 
 
 @command_of(CompareSettings)
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run, with 95 % intervals and sign-flip p-values that are corrected for the
-    number of comparisons. Benchmarks that a run has no scores of are left out, and named.
+    Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
+    is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
+    Benchmarks that a run has no scores of are left out, and named.
 
     \b
     Examples:
@@ -458,7 +460,7 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look a
 data_app.command("preview", context_settings=ANY_FIELD)(preview)
 app.add_typer(data_app, name="data")
 app.command("recipes")(recipes)
-app.command("eval")(evaluate)
+app.command("eval", cls=NumbersCommand)(evaluate)
 app.command("compare")(compare)
 app.command("tokens")(tokens)
 app.command("audit")(audit)

@@ -10,12 +10,14 @@ which every command has --json. Errors call fields by their options.
 
 import dataclasses
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
 from trimsft.options import Option, options_of
@@ -117,3 +119,20 @@ def _typer_option(kind: Any, known: Option) -> Any:
     metavars = {str: known.metavar or ("NAME" if known.choices else "TEXT"), Path: "PATH", int: "N", float: "NUMBER"}
     metavar = next((metavars[one] for one in metavars if kind in (one, one | None, list[one])), None)  # type: ignore[valid-type]
     return typer.Option(*known.flags, help=text, metavar=metavar)
+
+
+class NumbersCommand(TyperCommand):
+    """A command whose options of several numbers take them behind one flag: --temperatures 0.6 0.3."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the flag before each further number, as click reads it."""
+        flags = {flag for one in self.params if getattr(one, "multiple", False) for flag in one.opts}
+        words, flag = list[str](), ""
+        for word in args:
+            is_number = re.fullmatch(r"[0-9.]+", word) is not None
+            if flag and is_number and words[-1] != flag:
+                words.append(flag)
+            elif not is_number:
+                flag = word if word in flags else ""
+            words.append(word)
+        return super().parse_args(ctx, words)
