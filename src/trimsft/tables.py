@@ -102,7 +102,11 @@ class Records:
     digits: Mapping[str, int] = field(default_factory=dict)  # by column or its name without _ours and the like; else 2
     shown: int | None = None  # how many rows readers see; the CSV has all
 
-    def text(self, row: Mapping[str, Value], column: str) -> str:
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows[0])
+
+    def text(self, row: Mapping[str, Value], column: str, sign: str = "") -> str:
         """Return a value as readers see it; nothing where there is none."""
         value = row[column]
         if value is None or isinstance(value, str):
@@ -110,37 +114,42 @@ class Records:
         if isinstance(value, int):
             return f"{value:,}"
         digits = self.digits.get(column, self.digits.get(column.rpartition("_")[0], 2))
-        return "" if math.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
+        return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign},.{digits}f}"
+
+    def spread(self, row: Mapping[str, Value], column: str) -> str:
+        """Return the interval of x_ours, where there is one and it has a width."""
+        stem = column.removesuffix("_ours")
+        if f"{stem}_low" not in row or stem == column:
+            return ""
+        low, high = (self.text(row, f"{stem}_{end}") for end in ("low", "high"))
+        return f"[{low}, {high}]" if low and high and low != high else ""
+
+    def is_end(self, column: str) -> bool:
+        """Tell whether a column is an end of the interval of another."""
+        stem, _, end = column.rpartition("_")
+        return end in ("low", "high") and f"{stem}_ours" in self.rows[0]
 
     def table(self) -> Table:
         """Return the table that readers see."""
-        columns, notes = list(self.rows[0]), list(self.notes)
-        stems = [name.removesuffix("_ours") for name in columns if name.endswith("_ours")]
-        ends = {f"{stem}_{end}" for stem in stems for end in ("low", "high")}
-        kept = [name for name in columns if name not in ends]
-
-        def cell(row: Mapping[str, Value], column: str) -> Cell:
-            names = [f"{column.removesuffix('_ours')}_{end}" for end in ("low", "high")]
-            has_ends = column.endswith("_ours") and row.keys() >= set(names)
-            low, high = (self.text(row, name) for name in names) if has_ends else ("", "")
-            return Cell(self.text(row, column), f"[{low}, {high}]" if low and high and low != high else "")
-
-        if self.shown is not None and len(self.rows) > self.shown:
-            notes.append(f"{len(self.rows) - self.shown:,} more rows are in {self.name}.csv.")
+        kept = [column for column in self.columns if not self.is_end(column)]
+        shown = self.rows[: self.shown]
+        notes = list(self.notes)
+        if len(shown) < len(self.rows):
+            notes.append(f"{len(self.rows) - len(shown):,} more rows are in {self.name}.csv.")
         return Table(
             self.title,
-            tuple(name.replace("_", " ") for name in kept),
-            tuple(tuple(cell(row, name) for name in kept) for row in self.rows[: self.shown]),
+            tuple(column.replace("_", " ") for column in kept),
+            tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in shown),
             tuple(notes),
             tuple(n for n, name in enumerate(kept) if any(isinstance(row[name], str) for row in self.rows)),
         )
 
     def write(self, folder: Path) -> list[Path]:
         """Write NAME.md and NAME.csv; return both."""
-        text = f"# {escape_markdown(self.title)}\n\n{to_markdown(replace(self.table(), title=''))}"
+        text = f"# {escape_markdown(self.title)}\n\n{render(replace(self.table(), title=''), 'markdown')}"
         return [
             write_whole(folder / f"{self.name}.md", text.encode()),
-            write_whole(folder / f"{self.name}.csv", csv_of(list(self.rows[0]), [list(r.values()) for r in self.rows])),
+            write_whole(folder / f"{self.name}.csv", csv_of(self.columns, [list(row.values()) for row in self.rows])),
         ]
 
 

@@ -41,7 +41,7 @@ from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
-from trimsft.shipped import copy_shipped, list_shipped
+from trimsft.shipped import copy_shipped, list_shipped, title_of
 from trimsft.tokens.settings import TokenSettings, name_of
 
 if TYPE_CHECKING:
@@ -440,16 +440,13 @@ def recipes(
       trimsft recipes smollm2-gsm8k accelerate
       trimsft recipes all --out trimsft-files
     """
-    from trimsft.tables import text_table
-
     with ending({"names": "NAME", "out": "--out"}):
         if names:
             copies = copy_shipped([] if "all" in names else names, out)
             output = Output([str(path) for path in copies], lines=[f"Wrote {path}" for path in copies])
         else:
-            listed = [(one.name, one.title(), str(one.path)) for one in list_shipped()]
-            value = [dict(zip(("name", "title", "path"), one, strict=True)) for one in listed]
-            output = Output(value, [text_table(("name", "what it is"), [one[:2] for one in listed])])
+            listed = {name: title_of(path) for name, path in list_shipped().items()}
+            output = Output(listed, lines=[f"{name:40} {title}" for name, title in listed.items()])
     print_output(output, as_json)
 
 

@@ -27,9 +27,9 @@ from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.plan import StudyPlan, plan_study
-from trimsft.study.run import CellState, Event, OnEvent, read_status
+from trimsft.study.run import CellState, Event, OnEvent, StudyOutcome, read_status
 from trimsft.study.studies import STUDIES, in_the_paper
-from trimsft.study.sweep import SweepSettings, plan_sweep, run_sweep
+from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
 from trimsft.tables import Table, text_table
 
 HELP = """Repeat the paper's tables and figures, on your models.
@@ -75,7 +75,11 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
         plan = plan_study(settings)
         return Output({"studies": [study.name for study in settings.studies()], **plan.as_dict()}, lines=_lines(plan))
     with cell_progress(cell_label) as show:
-        outcomes = command.run_study(settings, on_event=show)
+        return outcomes_output(command.run_study(settings, on_event=show))
+
+
+def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
+    """Return the table of each study, and where the rest is."""
     lines = []
     for outcome in outcomes:
         lines += [path.read_text(encoding="utf-8") for path in outcome.files if path.suffix == ".txt"]
@@ -135,10 +139,15 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     if dry_run:
         plan = plan_sweep(settings)
         return Output(plan.as_dict(), lines=_lines(plan))
+    with cell_progress(cell_label) as show:
+        words = shlex.join(["trimsft", *hide_secrets(sys.argv[1:])])
+        return sweep_output(run_sweep(settings, on_event=show, command=words))
+
+
+def sweep_output(outcome: SweepOutcome) -> Output:
+    """Return the table, what it says, where the rest is."""
     from trimsft.study.sweep_tables import conclusions, sweep_table
 
-    with cell_progress(cell_label) as show:
-        outcome = run_sweep(settings, on_event=show, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
     tables = [] if outcome.swept is None else [sweep_table(outcome.swept, brief=True)]
     lines = [] if outcome.swept is None else [*conclusions(outcome.swept), *outcome.notes]
     lines += [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]

@@ -176,7 +176,7 @@ class Progress:
         columns = [TextColumn("{task.description}", markup=False), BarColumn(18)]
         columns.append(TextColumn("{task.fields[text]}", markup=False))
         self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._shown: dict[str, Any] = {}  # name -> bar, or stage, next time and pause
+        self._shown: dict[str, Any] = {}  # name -> bar; or stage, next time, pause and text of its last line
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -195,15 +195,15 @@ class Progress:
                 bar = self._shown[name] = self._bars.add_task(name, text=text, total=total or None)
             self._bars.update(bar, completed=done, total=total or None, text=text)
             return
-        last, due, pause = self._shown.get(name, (None, 0.0, 0.0))
+        last, due, pause, before = self._shown.get(name, (None, 0.0, 0.0, ""))
         now = time.monotonic()
         if last != stage:
             pause = FIRST_PAUSE
         elif now >= due:
             pause = min(2 * pause, LONGEST_PAUSE)
-        elif done != total:
+        elif done != total or text == before:
             return
-        self._shown[name] = (stage, now + pause, pause)
+        self._shown[name] = (stage, now + pause, pause, text)
         note(f"{name}: {text}")
 
     def end(self, name: str, text: str) -> None:
@@ -246,7 +246,8 @@ def print_output(output: Output, as_json: bool) -> None:
 
 def program_name() -> str:
     """Return how this program was called, for commands that are printed to be copied."""
-    return "python -m trimsft" if Path(sys.argv[0]).name == "__main__.py" else "trimsft"
+    is_module = Path(sys.argv[0]).parts[-2:] == ("trimsft", "__main__.py")
+    return "python -m trimsft" if is_module else "trimsft"
 
 
 def make_console(*, stderr: bool = False) -> Console:
