@@ -4,7 +4,6 @@
     solution            It is \\boxed{2}.
     input_ids           prompt tokens | It     is     \\boxed{2}. <eos>
     labels              -100 ... -100 | It     is     \\boxed{2}. <eos>
-    reference_logprobs  nan  ...  nan | -0.11  -0.02  ...              where a reference model is named
 
 Rows in a form of TRL's are tokenised by `trimsft.data.chat`. Training, the token table and evaluation all go through
 these functions. Nothing heavy is imported before they are called.
@@ -35,18 +34,14 @@ from trimsft.data.load import (
     kind_of,
     load_rows,
     log,
-    plain_rows,
     read_benchmarks,
 )
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, UsageError, and_more, counted, one_line
+from trimsft.errors import DataError, UsageError, and_more, counted
 from trimsft.hub import asking_hub, not_loaded
-from trimsft.runs.parsing import parse_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-COLUMN = "reference_logprobs"
 
 
 def load_tokenizer(
@@ -245,11 +240,8 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
     if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        names = ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference")
+        names = ("template", "system_prompt", "benchmarks_dir", "drop_incomplete")
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
-    if config.reference is not None and with_eval:
-        problem = "has no log-probabilities for an evaluation"
-        raise DataError(problem, field="reference", value=config.reference, hint="set eval_strategy to 'no'")
     overlap = None
     if benchmarks is not None:
         overlap = find_overlap(rows[config.problem_column], benchmarks)
@@ -286,7 +278,7 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
     if isinstance(rows, Dataset):  # the cache's key would not see that this code has changed
         options = {"load_from_cache_file": False, "desc": "Tokenising"}
     ids = List(Value("int32"))
-    encoded = rows.map(
+    return rows.map(
         as_labels,
         batched=True,
         input_columns=list(config.pair),
@@ -294,7 +286,6 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
         features=Features({"input_ids": ids, "labels": ids}),
         **options,
     )
-    return encoded if config.reference is None else _with_reference(encoded, rows, config, template)
 
 
 # ---- lengths
@@ -376,8 +367,6 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
 
 # ---- log-probabilities of a reference model, from a table that `trimsft tokens` has made
 
-_AGAIN = "make it again of these rows: trimsft tokens REFERENCE --data DATA"
-
 
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
@@ -386,58 +375,3 @@ def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
         content = [row["problem"], row["solution"]] if "problem" in row else row
         digest.update(json.dumps(content, sort_keys=True, default=str).encode())
     return digest.hexdigest()
-
-
-def table_of(reference: str) -> Path:
-    """Return the table that a setting names: a file, or the one in a run directory."""
-    path = Path(reference).expanduser()
-    table = path / "tokens.parquet" if path.is_dir() else path
-    if not table.is_file():
-        hint = "trimsft tokens REFERENCE --data DATA makes one"
-        raise DataError("there is no such token table", field="reference", value=str(table), hint=hint)
-    return table
-
-
-def _with_reference(encoded: Dataset, rows: Dataset, config: DataConfig, template: PromptTemplate) -> Dataset:
-    """Add the column of the reference; the table must be of the same rows, rendered and tokenised alike.
-
-    It may have cut a row at one of its ends; a token that it lacks has nan.
-    """
-    import pyarrow.parquet as pq
-    from datasets import List, Value
-
-    from trimsft.head import IGNORED
-
-    path = table_of(config.reference or "")
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            metadata = parse_json((file.schema_arrow.metadata or {}).get(b"trimsft", b"{}"))
-            data, prompts = metadata.get("data") or {}, metadata.get("prompts") or []
-            example, token_id, nll = (
-                file.read(columns=[name]).column(name).to_numpy() for name in ("example", "token_id", "nll")
-            )
-    except Exception as error:  # Arrow raises whatever the file makes it
-        problem = f"{path} is not readable as a token table ({one_line(error)})"
-        raise DataError(problem, field="reference", hint=_AGAIN) from error
-    plain = plain_rows(rows, config)
-    if data.get("sha256") != fingerprint_rows(plain):
-        problem = f"the table is of other rows than the {len(plain):,} to train on"
-        raise DataError(problem, field="reference", hint=_AGAIN + " with the same sample and seed")
-    rendered = template.render([row["problem"] for row in plain[: len(prompts)]])
-    if any(not prompt.startswith(kept) for kept, prompt in zip(prompts, rendered, strict=True)):  # long ones are cut
-        hint = "make both with the same template and system prompt"
-        raise DataError("the table has other prompts for the same problems", field="reference", hint=hint)
-    cuts_front = metadata.get("truncation_mode") == "keep_end"
-    bounds = np.searchsorted(example, np.arange(len(plain) + 1))
-    values = []
-    for number, labels in enumerate(encoded.with_format("numpy")["labels"]):
-        begin, end = bounds[number : number + 2]
-        places = np.flatnonzero(labels != IGNORED)
-        lost = max(0, len(places) - (end - begin))
-        places = places[lost:] if cuts_front else places[: len(places) - lost]
-        if not np.array_equal(labels[places], token_id[begin:end]):
-            raise DataError(f"the table has other tokens in row {number}", field="reference", hint=_AGAIN)
-        row = np.full(len(labels), np.nan, dtype=np.float32)
-        row[places] = -nll[begin:end]
-        values.append(row)
-    return encoded.add_column(COLUMN, values, feature=List(Value("float32")))

@@ -87,9 +87,6 @@ class DataConfig:
     drop_incomplete: bool = _option(
         False, "Drop and count rows without problem or solution, instead of refusing the data."
     )
-    reference: str | None = _option(
-        None, "Token table (trimsft tokens) of a reference model over the same rows, or its run, for rho-1, iw-sft, ..."
-    )
 
     def __post_init__(self) -> None:
         check_template_name(self.template)

@@ -28,7 +28,6 @@ from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
-from trimsft.train.batches import check_reference
 from trimsft.train.config import TrimSFTConfig, has_half_precision
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
@@ -139,7 +138,6 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    check_reference(args.objective, args.make_objective(), data.reference, packing=args.packing)
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
         hint = "true takes the newest checkpoint"
