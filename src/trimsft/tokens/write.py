@@ -83,8 +83,8 @@ def write_token_table(
     given, known = Rendering(**rendering).as_trained([model]), checked_rows(rows, limit)
     encoder, rendered = _make_encoder(source, tokenizer, given, known)
     # what two starts must share to be about the same table
-    inputs = {"schema": VERSION, "top": top, "dtype": dtype, "window": forward.WINDOW, **rendered, **_facts_of(source)}
-    inputs["data"] = {"rows": len(known), "sha256": fingerprint_rows(known)}
+    inputs = _facts_of(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
+    inputs |= {"schema": VERSION, "top": top, "dtype": dtype, "window": forward.WINDOW}
     number, count = _share(shard)
     place = out if count == 1 else out.with_name(f"{out.name}.{number}-of-{count}")
     for path in () if overwrite else (out, *shares_of(out)):
@@ -143,7 +143,7 @@ def _share(shard: str | None) -> tuple[int, int]:
     return number, count
 
 
-def _facts_of(model: Any) -> dict[str, str | None]:
+def _facts_of(model: Any) -> dict[str, Any]:
     """Return the name of a model and SHA-256 of its folder, or of samples of its parameters; None for a hub's name."""
     if isinstance(model, str):
         return {"model": model, "model_sha256": fingerprint_folder(Path(model)) if Path(model).is_dir() else None}
