@@ -24,20 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder
-from trimsft.data.formats import FORMS, PAIR, as_known_rows, is_nothing
-from trimsft.data.load import (
-    DataConfig,
-    Kind,
-    OverlapReport,
-    find_overlap,
-    is_text,
-    kind_of,
-    load_rows,
-    log,
-    read_benchmarks,
-)
+from trimsft.data.formats import FORMS, PAIR, as_known_rows, find_form, is_nothing
+from trimsft.data.load import DataConfig, is_text, load_rows, log
+from trimsft.data.overlap import find_overlap, read_benchmarks
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, UsageError, and_more, counted
+from trimsft.errors import DataError, UsageError, counted
 from trimsft.hub import asking_hub, not_loaded
 
 if TYPE_CHECKING:
@@ -209,54 +200,42 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) ->
     form, known = as_known_rows(islice(rows, limit))
     if not known:
         raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
-    is_pair = form == PAIR
-    for name in FORMS[form]:
-        values = [row.get(name) for row in known]
-        bad = [at for at, value in enumerate(values) if (not is_text(value) if is_pair else is_nothing(value))]
-        if bad:
-            problem = f"row {bad[0]} has no {'text' if is_pair else 'value'} as {name}{and_more(len(bad), 'rows')}"
-            hint = "it must be valid text that is not blank" if is_pair else "every row needs one"
-            raise DataError(problem, field="rows", value=values[bad[0]], hint=hint)
+    for number, row in enumerate(known):
+        for name in FORMS[form]:
+            if not is_text(row.get(name)) if form == PAIR else is_nothing(row.get(name)):
+                raise DataError(f"row {number} has no text as {name}", field="rows", value=row.get(name))
     return known
 
 
 # ---- the trainer's data
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Data as the trainer takes it, and what was noticed on the way."""
-
-    dataset: Dataset
-    overlap: OverlapReport | None
-    """Overlap with the benchmarks, where a folder of them was named; counted before any row is dropped."""
-    kind: Kind  # problem-solution: tokenised here; trl: in a form that TRL tokenises itself, passed on as it is
-
-
-def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Encoded, Encoded | None]:
-    """Do everything between the settings and the trainer; only training rows are compared with benchmarks."""
+def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Dataset, Dataset | None]:
+    """Return the rows to train and to evaluate on: problems and solutions as tokens, TRL's forms as they are."""
     # before any row is read: a wrong folder should not cost a download
     benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
-    if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        names = ("template", "system_prompt", "benchmarks_dir", "drop_incomplete")
+    if find_form(rows.column_names) != PAIR:
+        names = ("template", "system_prompt", "benchmarks_dir")
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
-    overlap = None
     if benchmarks is not None:
-        overlap = find_overlap(rows[config.problem_column], benchmarks)
-        (log.warning if overlap.rows else log.info)("overlap: %s", overlap)
+        overlap = find_overlap(rows["problem"], benchmarks)
+        inside = sorted({row for found in overlap.values() for row in found})
+        counts = ", ".join(f"{name} {len(found):,}" for name, found in overlap.items())
+        listed = ", ".join(map(str, inside[:5])) + (", ..." if len(inside) > 5 else "")
+        told = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({counts})"
+        (log.warning if inside else log.info)("overlap: %s%s", told, f": rows {listed}" if inside else "")
+        if config.drop_overlap and len(inside) == len(rows):
+            raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
         if config.drop_overlap:
-            if len(overlap.rows) == len(rows):
-                raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-            rows = rows.select(sorted(set(range(len(rows))) - set(overlap.rows)))
-
-    def encoded(rows: Dataset, overlap: OverlapReport | None, name: str) -> Encoded:
-        kind = kind_of(rows.column_names, config, name)
-        return Encoded(rows if kind == "trl" else encode(rows, tokenizer, config), overlap, kind)
-
-    train = encoded(rows, overlap, config.dataset_name)
-    return train, None if test_rows is None else encoded(test_rows, None, "evaluation data")
+            rows = rows.select(sorted(set(range(len(rows))) - set(inside)))
+    sets = [
+        encode(one, tokenizer, config) if find_form(one.column_names) == PAIR else one
+        for one in (rows, test_rows)
+        if one is not None
+    ]
+    return sets[0], None if test_rows is None else sets[1]
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
@@ -281,7 +260,7 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
     return rows.map(
         as_labels,
         batched=True,
-        input_columns=list(config.pair),
+        input_columns=list(FORMS[PAIR]),
         remove_columns=rows.column_names,
         features=Features({"input_ids": ids, "labels": ids}),
         **options,
@@ -311,19 +290,19 @@ class LengthReport:
     max_length: int | None
 
     def __str__(self) -> str:
-        says = [
+        text = (
             f"{counted(self.rows, 'row')}, {counted(self.tokens, 'token')} (median {self.median:,g}, longest "
             f"{self.longest:,}), of which {self.trained_tokens:,} are trained."
-        ]
+        )
         if self.truncated:
             cut = f"{counted(self.truncated, 'row')} by {counted(self.truncated_tokens, 'token')}"
-            says.append(f"max_length={self.max_length} cuts {cut}.")
+            text += f" max_length={self.max_length} cuts {cut}."
         elif self.max_length is not None:
-            says.append(f"None is longer than max_length={self.max_length}.")
+            text += f" None is longer than max_length={self.max_length}."
         if self.dropped:
             keep, add = ("keeps", "adds") if self.dropped == 1 else ("keep", "add")
-            says.append(f"{counted(self.dropped, 'row')} {keep} no trained token and {add} nothing.")
-        return " ".join(says)
+            text += f" {counted(self.dropped, 'row')} {keep} no trained token and {add} nothing."
+        return text
 
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
@@ -332,16 +311,10 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
 
     from trimsft.head import IGNORED
 
-    names = ["input_ids", "labels"]
-    if missing := [name for name in names if name not in dataset.column_names]:
-        problem = f"no column {' and '.join(missing)} among {', '.join(dataset.column_names)}"
-        raise DataError(problem, field="dataset", hint="tokenise it first")
     lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for table in dataset.with_format("arrow").iter(batch_size=10_000):
-        if any(table[name].null_count or not hasattr(table[name].type, "value_type") for name in names):
-            raise DataError("input_ids and labels must be lists of whole numbers", field="dataset")
-        ids, sizes = (pc.list_value_length(table[name]).to_numpy().astype(np.int64) for name in names)
-        if not np.array_equal(ids, sizes):
+        sizes = pc.list_value_length(table["labels"]).to_numpy().astype(np.int64)
+        if not np.array_equal(pc.list_value_length(table["input_ids"]).to_numpy(), sizes):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
         starts = np.cumsum(sizes) - sizes
         low, high = kept_window(sizes, max_length, keep)
@@ -363,9 +336,6 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
         dropped=int((trained == 0).sum()),
         max_length=max_length,
     )
-
-
-# ---- log-probabilities of a reference model, from a table that `trimsft tokens` has made
 
 
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -259,8 +259,8 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         return TrimSFTTrainer(
             loaded,
             args,
-            train_dataset=train.dataset,
-            eval_dataset=None if test is None else test.dataset,
+            train_dataset=train,
+            eval_dataset=test,
             processing_class=tokenizer,
             peft_config=get_peft_config(model),
         )

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 import torch
 from trl import ModelConfig, SFTConfig, TrlParser
 
-from trimsft.data.encode import Encoded, load_training_data
 from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
+from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
@@ -210,11 +210,11 @@ def load_tokenizer(settings: Settings) -> Any:
     return tokenizer
 
 
-def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
+def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
     """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
     evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
     train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
-    if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
+    if train.column_names == ["input_ids", "labels"] and settings.args.completion_only_loss is False:
         problem = "false has no effect on problems and solutions, whose prompts are always masked"
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
     return train, test
