@@ -61,10 +61,9 @@ def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
     folder, everything = check_path("out", folder), list_shipped()
     copies = {} if names else {folder / one: path.read_bytes() for one, path in everything.items()}
     for name in names:
-        inner = f"{name.rstrip('/')}/"  # a folder's name means all in it
-        meant = [
-            one for one in everything if _short(one) == _short(name) or one.startswith((inner, f"recipes/{inner}"))
-        ]
+        inner = f"{name.rstrip('/')}/"
+        inside = (inner, f"recipes/{inner}")  # a folder's name means all in it
+        meant = [one for one in everything if _short(one) == _short(name) or one.startswith(inside)]
         if not meant:
             raise unknown_name("names", name, list(map(_short, everything)))
         copies |= {folder / one: everything[one].read_bytes() for one in meant}

@@ -42,7 +42,7 @@ from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
 from trimsft.shipped import copy_shipped, list_shipped, title_of
-from trimsft.tokens.settings import TokenSettings, name_of
+from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:
     from trimsft.evaluate.prompts import Prompts
