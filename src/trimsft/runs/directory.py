@@ -146,10 +146,8 @@ def _plain(value: Any) -> Any:
         return _plain(value.value)
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(_plain(entry) for entry in value)
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+    if isinstance(value, set | frozenset | list | tuple):
+        return [_plain(entry) for entry in (sorted(value) if isinstance(value, set | frozenset) else value)]
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
@@ -174,10 +172,10 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
     old, new = dict(by_dotted_name(was)), dict(by_dotted_name(now))
     changed = {}
     for name in old | new:
-        texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
-        # NaN is like itself here
-        if texts[0] != texts[1] and not (name in old and name in new and old[name] == new[name]):
-            changed[name] = f"{name or 'settings'}: was {texts[0]}, now {texts[1]}"
+        before, after = (repr(side[name]) if name in side else "not set" for side in (old, new))
+        # by their texts, NaN is like itself; by their values, 1 is like 1.0
+        if before != after and not (name in old and name in new and old[name] == new[name]):
+            changed[name] = f"{name or 'settings'}: was {before}, now {after}"
     return changed
 
 

@@ -22,16 +22,15 @@ from typing import Any
 from trimsft.errors import DataError, RunError, WriteError, one_line
 from trimsft.runs.parsing import ParseError, parse_json
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
+STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
 SAMPLES = 64
 SMALL_UNPACKED = 2**30
 LARGEST_RATIO = 100  # text is packed to a tenth, nothing but zeros to a thousandth
+
+
+# ---- files that are whole or absent
 
 
 def write_whole(path: Path, content: bytes) -> Path:
@@ -48,43 +47,24 @@ def written_beside(path: Path) -> Iterator[Path]:
     What a killed process has left beside it goes.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    with contextlib.ExitStack() as held:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_strays(path)
-            # with the permissions that the umask leaves, unlike tempfile
-            descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
-            held.callback(os.close, descriptor)
-            held.callback(beside.unlink, missing_ok=True)
-            _lock(descriptor)
-            yield beside
-            sync(beside)
-            beside.replace(path)
-            sync(path.parent)
-        except OSError as error:
-            if error.filename not in (None, str(beside), beside, str(path.parent)):  # what the caller was reading
-                raise
-            raise cannot_write(path, error) from error
-
-
-def _remove_strays(path: Path) -> None:
-    """Remove what writers of this file left that ended before they were done: nobody holds its lock."""
-    for stray in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
-        with contextlib.suppress(OSError), open(stray, "rb") as file:
-            facts = os.fstat(file.fileno())
-            is_begun = facts.st_size or time.time() - facts.st_mtime > 60  # another may be about to lock a new one
-            if is_begun and _lock(file.fileno()):
-                stray.unlink()
-
-
-def _lock(descriptor: int) -> bool:
-    if fcntl is None:
-        return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or a file system without locks
-        return False
-    return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for stray in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
+            with contextlib.suppress(OSError):
+                if time.time() - stray.stat().st_mtime > STRAY_SECONDS:
+                    stray.unlink()
+        beside.open("xb").close()  # with the permissions that the umask leaves, unlike tempfile
+        yield beside
+        sync(beside)
+        beside.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        if error.filename not in (None, str(beside), beside, str(path.parent)):  # what the caller was reading
+            raise
+        raise cannot_write(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def cannot_write(path: Path, error: OSError) -> WriteError:
@@ -111,6 +91,9 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+# ---- files that only grow
 
 
 class JsonLines:
@@ -157,6 +140,7 @@ class JsonLines:
             self._descriptor = None
 
     def _open(self) -> int:
+        """Open the file for appending, its last line mended or cut off."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -188,6 +172,9 @@ class JsonLines:
                 yield line.removesuffix(b"\n"), record
 
 
+# ---- what is read
+
+
 def read_unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked where its name ends in .gz; raise `DataError`, which names it."""
     try:
@@ -205,11 +192,8 @@ def read_unpacked(path: Path) -> bytes:
 
 def fingerprint_file(path: Path) -> str:
     """Return the SHA-256 of the whole file."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint_folder(path: Path) -> str:
@@ -218,23 +202,20 @@ def fingerprint_folder(path: Path) -> str:
     Of a file above 16 MiB, 64 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the
     header) to its last: enough to tell a model from its fine-tuned copy in milliseconds, no proof of equality.
     """
-    if not path.is_dir():
-        raise RunError(f"{path}: not a folder, so it has no fingerprint; give the folder of a model or data set")
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
-        if file.is_file() and not any(part.startswith(".") for part in name.parts):
-            digest.update(f"{name.as_posix()}\0{file.stat().st_size}\0{_sample_file(file)}\n".encode())
-    return digest.hexdigest()
-
-
-def _sample_file(path: Path) -> str:
-    size = path.stat().st_size
-    if size <= SMALL_FILE:
-        return fingerprint_file(path)
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for sample in range(SAMPLES):
-            file.seek((size - SAMPLE) * sample // (SAMPLES - 1))
-            digest.update(file.read(SAMPLE))
+        if not file.is_file() or any(part.startswith(".") for part in name.parts):
+            continue
+        size = file.stat().st_size
+        if size <= SMALL_FILE:
+            content = fingerprint_file(file)
+        else:
+            samples = hashlib.sha256()
+            with open(file, "rb") as opened:
+                for sample in range(SAMPLES):
+                    opened.seek((size - SAMPLE) * sample // (SAMPLES - 1))
+                    samples.update(opened.read(SAMPLE))
+            content = samples.hexdigest()
+        digest.update(f"{name.as_posix()}\0{size}\0{content}\n".encode())
     return digest.hexdigest()

@@ -28,15 +28,17 @@ from trimsft.runs.secrets import hide_secrets
 
 _held: dict[Path, FileLock] = {}
 """The locks of this process: one that nobody keeps a name for would be freed by the garbage collector."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
 
 
 @dataclass(frozen=True)
 class Holder:
     """The process that holds a lock, as it has described itself."""
 
-    host: str
-    pid: int
-    since: str
+    host: str = "an unknown host"
+    pid: int = 0
+    since: str = "an unknown time"
     command: str = ""
 
     def __str__(self) -> str:
@@ -61,24 +63,17 @@ class RunLock:
         self._is_released = False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"{path.parent}: cannot be used as a run directory ({error.strerror})",
-                hint="choose another output directory",
-            ) from error
-        try:
             self._lock.acquire(timeout=patience)
         except Timeout:
-            holder = _read(_note(path))
+            holder = _note(self._path)
             hint = "wait until it ends, or choose another output directory"
             refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
             refusal.holder = holder
             raise refusal from None
         except OSError as error:
-            raise RunError(
-                f"{path.parent}: cannot be locked (flock: {error.strerror})",
-                hint="choose an output directory on another file system",
-            ) from error
+            hint = "choose another output directory"
+            problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
+            raise RunError(problem, hint=hint) from error
         if self._path not in _held:
             _held[self._path] = self._lock
             note = asdict(Holder(socket.gethostname(), os.getpid(), now(), command_line()))
@@ -103,39 +98,24 @@ class RunLock:
         self.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
-
-
 def holder_of(path: Path) -> Holder | None:
     """Return who holds a lock now; None where nobody does.
 
     Only a file with a note in it is asked for its lock, and for a moment: a holder empties it when it is done.
     """
     path = path.resolve()
-    note = _note(path)
-    if not note:
+    if not path.is_file() or not path.stat().st_size:
         return None
     if path not in _held:
-        try:
-            with FileLock(path, timeout=0, fallback_to_soft=False):
-                return None
-        except Timeout:
-            pass
-    return _read(note) or Holder("an unknown host", 0, "an unknown time")
+        with contextlib.suppress(Timeout), FileLock(path, timeout=0, fallback_to_soft=False):
+            return None
+    return _note(path) or Holder()
 
 
-def _note(path: Path) -> str:
+def _note(path: Path) -> Holder | None:
     try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _read(note: str) -> Holder | None:
-    try:
-        return checked(Holder, parse_json(note), where="note")
-    except (ParseError, RunError):
+        return checked(Holder, parse_json(path.read_bytes()), where="note")
+    except (OSError, ParseError, RunError):
         return None
 
 

@@ -2,8 +2,6 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
 
     >>> parse_json(b'{"samples": 8}')
     {'samples': 8}
-    >>> parse_yaml("a: &a [1]\nb: *a")
-    {'a': [1], 'b': [1]}
     >>> checked(dict[str, bool], {"greedy": 3.5}, where="settings.json")
     Traceback (most recent call last):
     trimsft.errors.RunError: settings.json: greedy: input should be a valid boolean, got 3.5; restore it or remove it
@@ -11,6 +9,7 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
 Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say where it stood, as a `RunError`.
 """
 
+import functools
 import json
 import reprlib
 from collections.abc import Callable
@@ -21,14 +20,11 @@ from trimsft.errors import RunError, one_line
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-    from yaml import Node
 
 Kind = TypeVar("Kind")
 RESTORE = "restore it or remove it"
 LARGEST_YAML = 2**20
 """Characters of a YAML text: settings are written by hand, and the parser needs a second for as many."""
-MOST_NODES = 100_000
-"""Values of a YAML text, those counted again that an alias repeats."""
 
 
 class ParseError(ValueError):
@@ -46,42 +42,35 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text of settings; what aliases make too large or endless is never built."""
+    """Return the value of a YAML text of settings.
+
+    Aliases are refused, since a few of them stand for more than any memory holds, and so is a key that stands twice, of
+    which PyYAML takes the last.
+    """
     import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ParseError(f"line {self.peek_event().start_mark.line + 1}: aliases are not supported")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set[tuple[str, str]]()
+            for key in (key for key, _ in node.value if isinstance(key.value, str)):
+                if (key.tag, key.value) in seen:
+                    raise ParseError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
+                seen.add((key.tag, key.value))
+            return super().construct_mapping(node, deep)
 
     if len(text) > LARGEST_YAML:
         raise ParseError(f"longer than {LARGEST_YAML:,} characters")
     try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
-        if root is None:
-            return None
-        _check_nodes(root)
-        return loader.construct_document(root)
+        return yaml.load(text, Loader)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
     except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
         raise ParseError(one_line(error)) from error
-
-
-def _check_nodes(root: "Node") -> None:
-    """Walk as far as aliases lead; refuse too many values, and a key that stands twice, of which PyYAML takes one."""
-    waiting, count = [root], 0
-    while waiting:
-        node, count = waiting.pop(), count + 1
-        if count > MOST_NODES:
-            raise ParseError(f"more than {MOST_NODES:,} values")
-        keys = set[tuple[str, str]]()
-        for entry in () if isinstance(node.value, str) else node.value:
-            if not isinstance(entry, tuple):
-                waiting.append(entry)
-                continue
-            waiting += entry
-            key, _ = entry
-            if isinstance(key.value, str) and not key.tag.endswith(":merge"):
-                if (key.tag, key.value) in keys:
-                    raise ParseError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
-                keys.add((key.tag, key.value))
 
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
@@ -97,15 +86,11 @@ def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE) ->
     return result
 
 
+@functools.cache
 def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
-
-
-_adapters: "dict[Any, TypeAdapter[Any]]" = {}
+    return TypeAdapter(kind)
 
 
 def _validated(where: str, validate: Callable[[], Any], hint: str) -> Any:

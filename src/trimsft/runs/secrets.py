@@ -57,10 +57,8 @@ def hide_secrets(words: Sequence[str]) -> list[str]:
         known = is_secret(name.lstrip("-"))
         if hide or _holds_secret(word):
             shown.append(HIDDEN)
-        elif known and equals:
-            shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(_CREDENTIALS.sub(HIDDEN, word))
+            shown.append(f"{name}={HIDDEN}" if known and equals else _CREDENTIALS.sub(HIDDEN, word))
         hide = known and not equals and name.startswith("-")
     return shown
 
