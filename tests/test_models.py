@@ -1,5 +1,4 @@
-"""Models are loaded whole or not at all: tensors that are missing, of another shape or not finite, adapters, shards,
-configurations that nobody should build."""
+"""Models are loaded whole or not at all, merged, and exported as one folder; without a network in one line."""
 
 import builtins
 import json
@@ -9,16 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from huggingface_hub import constants
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
 from tests.tokens import tiny
-from trimsft.errors import UsageError
-from trimsft.models import load_config, load_merged, load_model
+from trimsft import cli, export_model, lab, models
+from trimsft.errors import UsageError, WriteError
+from trimsft.models import asking_hub, load_config, load_model, load_tokenizer
 
+BASE = lab.base_model_path()
 TENSOR = "model.layers.0.mlp.up_proj.weight"
 
 
@@ -32,12 +36,17 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "model")
 
 
-@pytest.fixture
-def adapter(folder: Path, tmp_path: Path) -> Path:
-    """A LoRA of the model in `folder`."""
-    lora = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    get_peft_model(load_model(folder, dtype="auto"), lora).save_pretrained(tmp_path / "adapter")
-    return tmp_path / "adapter"
+def make_adapter(folder: Path, *, base: Path = BASE, tokenizer: bool = True) -> Path:
+    torch.manual_seed(0)
+    config = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    tuned = get_peft_model(load_model(base, dtype=torch.float32), config)
+    for name, weight in tuned.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.05)
+    tuned.save_pretrained(folder)
+    if tokenizer:
+        load_tokenizer(base).save_pretrained(folder)
+    return folder
 
 
 def change(file: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
@@ -47,11 +56,18 @@ def change(file: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
     save_file(tensors, file, metadata={"format": "pt"})
 
 
+def edit_json(path: Path, **settings: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
 def refused(folder: Path, problem: str) -> None:
     with pytest.raises(UsageError) as refusal:
         load_model(folder, dtype="auto")
     assert problem in str(refusal.value)
     assert refusal.value.field == "model"
+
+
+# ---- loading
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
@@ -78,16 +94,14 @@ def test_a_tensor_that_the_model_has_no_use_for_is_mentioned(folder: Path, caplo
     assert "no use for the tensor extra" in caplog.text
 
 
-def test_an_adapter_is_loaded_and_checked_with_its_base(adapter: Path, folder: Path) -> None:
-    ours, theirs = load_model(adapter, dtype="auto"), AutoModelForCausalLM.from_pretrained(adapter, dtype="auto")
-    tensors = theirs.state_dict()
-    assert ours.state_dict().keys() == tensors.keys()
-    assert all(torch.equal(tensor, tensors[name]) for name, tensor in ours.state_dict().items())
+def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: Path) -> None:
+    adapter = make_adapter(tmp_path / "adapter", base=folder, tokenizer=False)
+    tensors = AutoModelForCausalLM.from_pretrained(adapter, dtype="auto").state_dict()
+    ours = load_model(adapter, dtype="auto").state_dict()
+    assert ours.keys() == tensors.keys() and all(torch.equal(tensor, tensors[name]) for name, tensor in ours.items())
     assert load_config(adapter).vocab_size == load_config(folder).vocab_size
-
     weights = adapter / "adapter_model.safetensors"
-    kept = weights.read_bytes()
-    first = next(iter(load_file(weights)))
+    kept, first = weights.read_bytes(), next(iter(load_file(weights)))
     change(weights, lambda tensors: tensors.pop(first))
     refused(adapter, "adapter' is not whole: it lacks the tensor model.layers.0.self_attn.q_proj.lora_A")
     weights.write_bytes(kept)
@@ -104,10 +118,8 @@ def test_a_head_trained_with_an_adapter_is_loaded_with_it(folder: Path, tmp_path
     tuned.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
     ids = torch.arange(9)[None]
     with torch.no_grad():
-        wanted = tuned.eval()(ids).logits
-        torch.testing.assert_close(load_model(tmp_path / "adapter", dtype="auto")(ids).logits, wanted)
-        merged = load_merged(tmp_path / "adapter")(ids).logits
-        torch.testing.assert_close(merged, wanted, rtol=1e-4, atol=1e-4)  # products of matrices in another order
+        expected = tuned.eval()(ids).logits
+        torch.testing.assert_close(load_model(tmp_path / "adapter", dtype="auto")(ids).logits, expected)
 
 
 def test_a_shard_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
@@ -119,33 +131,167 @@ def test_a_shard_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"num_hidden_layers": 10**9},
-        {"vocab_size": 10**15},
-        {"vocab_size": 10**8},
-        {"hidden_size": -4},
-        {"hidden_size": "many"},
-        {"num_attention_heads": 0},
-        {"model_type": "nobody"},
-        {"model_type": 3},
-        {"rope_parameters": [[]]},
-        {"layer_types": 1},
-        {"dtype": "float99"},
-    ],
-)
+    [{"num_hidden_layers": 10**9}, {"vocab_size": 10**15}, {"hidden_size": -4}, {"hidden_size": "many"},
+     {"num_attention_heads": 0}, {"model_type": "nobody"}, {"model_type": 3}, {"rope_parameters": [[]]},
+     {"dtype": "float99"}],
+)  # fmt: skip
 def test_a_damaged_configuration_is_refused_in_one_line(folder: Path, settings: dict[str, Any]) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    edit_json(folder / "config.json", **settings)
     refused(folder, str(folder))
 
 
-def test_code_of_a_folder_is_never_run_nor_asked_about(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path, ran = folder / "config.json", tmp_path / "ran"
-    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}}
-    path.write_text(json.dumps(json.loads(path.read_text()) | own))
+def test_code_of_a_folder_is_never_run_nor_asked_about(folder: Path, monkeypatch, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    edit_json(folder / "config.json", model_type="own", auto_map=own)
     (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\n")
     monkeypatch.setattr(builtins, "input", lambda *question: "y")
     refused(folder, "custom code")
     assert not ran.exists()
+
+
+# ---- export
+
+
+@torch.no_grad()
+def logits(model: torch.nn.Module) -> torch.Tensor:
+    problem = "Problem: Start with 7. Add 5. Multiply by 3. What is the result?\nSolution:"
+    ids = AutoTokenizer.from_pretrained(BASE)(problem, return_tensors="pt")["input_ids"]
+    return model.eval()(ids).logits.double()
+
+
+def test_a_merged_adapter_is_one_folder_with_the_logits_of_base_and_adapter(tmp_path: Path) -> None:
+    """Two orders of the same float32 sums: no further from float64 than four times what the unmerged one is."""
+    adapter = make_adapter(tmp_path / "adapter")
+    exported = export_model(adapter, tmp_path / "model").folder
+    tuned = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32), adapter)
+    apart = logits(tuned)
+    merged = logits(AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32))
+    exact = logits(tuned.double())
+    rounding = (apart - exact).abs().max()
+    assert (merged - exact).abs().max() <= 4 * rounding
+    assert (logits(load_model(BASE, dtype=torch.float32)) - exact).abs().max() > 1e4 * rounding  # the adapter matters
+    assert {path.name for path in exported.iterdir()} == {
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja",
+    }  # fmt: skip
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in exported.iterdir())  # also for the server's user
+    assert json.loads((exported / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+    # transformers 4, which llama.cpp's converter runs with, knows no TokenizersBackend
+    assert json.loads((exported / "tokenizer_config.json").read_text())["tokenizer_class"] == "PreTrainedTokenizerFast"
+    messages = [{"role": "user", "content": "1 + 1?"}]
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (exported, BASE))
+    assert ours.apply_chat_template(messages) == theirs.apply_chat_template(messages)
+
+
+@pytest.mark.parametrize(("known", "ends"), [(None, 1), (0, [1, 0]), ([1, 3], [1, 3])])
+def test_generation_ends_with_the_token_that_was_trained(known: Any, ends: Any, tmp_path: Path) -> None:
+    """The base of an adapter may know another end than the tokenizer that it was trained with."""
+    base = shutil.copytree(BASE, tmp_path / "base")
+    edit_json(base / "generation_config.json", eos_token_id=known)
+    adapter = make_adapter(tmp_path / "adapter", tokenizer=False)  # takes its base's
+    edit_json(adapter / "adapter_config.json", base_model_name_or_path=str(base))
+    folder = export_model(adapter, tmp_path / "model").folder
+    assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == ends
+
+
+def test_a_run_in_another_dtype_by_the_command(tmp_path: Path) -> None:
+    run_directory = tmp_path / "run"
+    shutil.copytree(BASE, run_directory / "model")
+    (run_directory / "manifest.json").write_text("{}")
+    words = ["export", str(run_directory), "--out", str(tmp_path / "model"), "--dtype", "bfloat16", "--json"]
+    facts = json.loads(CliRunner().invoke(cli.app, words, catch_exceptions=False).stdout)
+    assert facts["parameters"] == 2_537_216 and facts["dtype"] == "bfloat16" and not facts["is_merged"]
+    weights, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", BASE))
+    assert all(torch.equal(weights[name], before[name].bfloat16()) for name in before)
+    assert (tmp_path / "model" / "README.md").read_bytes() == (BASE / "README.md").read_bytes()
+    assert export_model(tmp_path / "model", tmp_path / "again").dtype == "bfloat16"  # auto keeps it
+
+
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    adapter, prompts, large, four_bit = (tmp_path / name for name in ("adapter", "prompts", "large", "four-bit"))
+    make_adapter(adapter)
+    change(adapter / "adapter_model.safetensors", lambda tensors: tensors.popitem())
+    tuning = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    get_peft_model(load_model(BASE, dtype=torch.float32), tuning).save_pretrained(prompts)
+    for copy in (large, four_bit):
+        shutil.copytree(BASE, copy)
+    name, wide = "model.norm.weight", {"dtype": torch.float32}
+    change(large / "model.safetensors", lambda t: t.update({name: torch.full_like(t[name], 1e5, **wide)}))
+    edit_json(four_bit / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    before = sorted(tmp_path.iterdir())
+    for model, out, problem in (
+        (BASE, adapter, f"out: is there already, got {str(adapter)!r}; name a folder that is not"),
+        (adapter, tmp_path / "out", "it lacks the tensor"),
+        (prompts, tmp_path / "out", "of the kind PROMPT_TUNING, which cannot be merged"),
+        (large, tmp_path / "out", "float16' has numbers that are not finite in model.norm.weight"),
+        (four_bit, tmp_path / "out", "has quantised weights"),
+    ):
+        with pytest.raises(UsageError) as refusal:
+            export_model(model, out, dtype="float16")
+        assert problem in str(refusal.value) and sorted(tmp_path.iterdir()) == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="cannot be written"):
+        export_model(BASE, tmp_path / "file" / "model")
+
+
+# ---- the hub
+
+
+class Network:
+    """Answers the way a test wants, and counts the questions."""
+
+    def __init__(self, answer: Exception | None) -> None:
+        self.answer, self.questions = answer, 0
+
+    def head(self, url: str, timeout: float) -> None:
+        self.questions += 1
+        if self.answer is not None:
+            raise self.answer
+
+
+@pytest.fixture
+def network(request, monkeypatch, tmp_path) -> Any:
+    """As without HF_HUB_OFFLINE, with nothing stored; what is asked is forgotten before and after."""
+    network = Network(request.param)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: network)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    models.why_unreachable.cache_clear()
+    yield network
+    models.why_unreachable.cache_clear()
+
+
+GONE = httpx.ConnectError("[Errno -2] Name or service not known")
+
+
+@pytest.mark.parametrize("network", [GONE], indirect=True)
+@pytest.mark.parametrize(
+    ("load", "what"), [(load_tokenizer, "a tokenizer from 'nobody/gone'"), (load_config, "'nobody/gone'")]
+)
+def test_without_a_network_one_attempt_and_one_line(load, what: str, network: Network, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("tried again"))
+    for _ in range(2):
+        with pytest.raises(UsageError) as refused:
+            load("nobody/gone", field="model_name_or_path")
+        assert str(refused.value) == (
+            f"model_name_or_path: cannot load {what} (no such folder here, and the hub cannot be reached: "
+            "[Errno -2] Name or service not known); name a folder, or run 'hf download nobody/gone' with a network "
+            "first"
+        )
+    assert network.questions == 1 and not constants.HF_HUB_OFFLINE
+    torn = models.not_loaded("'nobody/torn'", "nobody/torn", ValueError("torn file"), field="model")
+    assert str(torn) == "model: cannot load 'nobody/torn' (no such folder here, so the hub was asked): torn file"
+
+
+@pytest.mark.parametrize(
+    ("network", "is_offline"),
+    [(GONE, True), (httpx.ConnectTimeout("slow"), True), (None, False), (httpx.ReadTimeout("busy"), False)],
+    indirect=["network"],
+)
+def test_only_where_there_is_no_connection_loading_is_offline(network: Network, is_offline: bool, tmp_path) -> None:
+    with asking_hub(tmp_path):  # a folder asks nobody
+        assert network.questions == 0
+    with asking_hub("nobody/model"):
+        assert constants.HF_HUB_OFFLINE is is_offline
+    assert not constants.HF_HUB_OFFLINE

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from trimsft.api import measure_tokens as measure_tokens
     from trimsft.api import train_model as train_model
     from trimsft.api import write_report as write_report
-    from trimsft.export import export_model as export_model
     from trimsft.head import LossOutput as LossOutput
     from trimsft.head import linear_cross_entropy as linear_cross_entropy
+    from trimsft.models import export_model as export_model
     from trimsft.objectives import DFT as DFT
     from trimsft.objectives import FSFT as FSFT
     from trimsft.objectives import OBJECTIVES as OBJECTIVES
@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "api": ("audit_data", "compare_runs", "evaluate_model", "measure_tokens", "train_model", "write_report"),
-    "export": ("export_model",),
+    "models": ("export_model",),
     "head": ("LossOutput", "linear_cross_entropy"),
     "objectives": (
         "DFT", "FSFT", "OBJECTIVES", "SFT", "AutoTrim", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy",

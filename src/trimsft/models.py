@@ -1,33 +1,148 @@
-"""Configurations and models as they are loaded everywhere: whole or not at all, and never with code from a folder.
+"""Models as they are loaded everywhere: whole or not at all, never with code from a folder; merged and exported.
 
     model = load_model("runs/trim/model", dtype="auto")
+    export_model("runs/lora", "model", dtype="bfloat16")
 
 transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as are weights
-that are not finite.
+that are not finite. An exported folder is what vLLM, SGLang and llama.cpp's convert_hf_to_gguf.py take:
+
+    config.json, generation_config.json           the end-of-sequence token of the tokenizer is among those that stop
+    model.safetensors                             or several files and an index
+    tokenizer.json, tokenizer_config.json, chat_template.jinja
+    README.md                                     the model card of the run, unless it is an adapter's
 """
 
+from __future__ import annotations
+
+import functools
+import json
 import logging
 import math
+import os
+import shutil
+import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError, UsageError, and_more
-from trimsft.hub import asking_hub, not_loaded
+from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
+from trimsft.options import check_options, option
+from trimsft.runs import find_weights, sync, write_whole
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
-MOST = {
-    "num_hidden_layers": 10**4,
-    "num_attention_heads": 10**5,
-    "hidden_size": 10**6,
-    "intermediate_size": 10**7,
-    "vocab_size": 10**8,
-    "max_position_embeddings": 10**9,
-}
+MOST = {"num_hidden_layers": 10**4, "hidden_size": 10**6, "vocab_size": 10**8}
 """The largest sizes that are taken for a model's: to build one of more takes all memory, or the day."""
 log = logging.getLogger("trimsft")
+
+
+# ---- the hub
+
+
+@contextmanager
+def asking_hub(name: str | Path) -> Iterator[None]:
+    """Load something by its name within; without a network, from what is stored here alone.
+
+    huggingface_hub tries each file six times over half a minute before it takes what it has stored. Here the hub is
+    asked once in a process whether it is there; if not, loading goes on in offline mode.
+    """
+    from huggingface_hub import constants
+
+    if Path(name).exists() or constants.HF_HUB_OFFLINE or why_unreachable() is None:
+        yield
+        return
+    constants.HF_HUB_OFFLINE = True  # what the environment variable of that name sets
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = False
+
+
+@functools.cache
+def why_unreachable() -> str | None:
+    """Return why no connection to the hub can be made; None where there is one. Asked once in a process."""
+    import httpx
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        return one_line(error)
+    except httpx.HTTPError:  # whatever else goes wrong there, the library says better
+        return None
+    return None
+
+
+def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
+    """Return the error for a model or tokenizer that could not be loaded.
+
+    Args:
+        what: what was to be loaded, as `cannot load ...` goes on.
+        field: the setting to blame.
+    """
+    import httpx
+    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
+    if Path(name).is_dir():
+        return UsageError(f"cannot load {what}: {reason}", field=field)
+    cause: BaseException | None = error
+    while cause and not isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | httpx.TransportError):
+        cause = cause.__cause__ or cause.__context__
+    # said first where a name is no folder, since the library then speaks of the hub alone
+    if (unreachable := why_unreachable()) is None or cause is None:
+        return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
+    return UsageError(
+        f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})",
+        field=field,
+        hint=f"name a folder, or run 'hf download {name}' with a network first",
+    )
+
+
+@contextmanager
+def _loading(name: str | Path, field: str) -> Iterator[None]:
+    """Raise in one line what a library raises, and print none of its tables about tensors."""
+    reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
+    for report in reports:
+        report.disabled = True
+    try:
+        with asking_hub(name):
+            yield
+    except TrimSFTError:
+        raise
+    except Exception as error:  # the library raises whatever the files make it
+        raise not_loaded(repr(str(name)), name, error, field=field) from error
+    finally:
+        for report in reports:
+            report.disabled = False
+
+
+# ---- loading
+
+
+def load_tokenizer(
+    name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
+) -> Any:
+    """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
+    from transformers import AutoTokenizer
+
+    name = str(name)
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if looks_local and not Path(name).expanduser().is_dir():
+        raise UsageError("no such folder", field=field, value=name)
+    try:
+        with asking_hub(name):
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+        tokenizer.decode(tokenizer("a", truncation=False)["input_ids"])  # some damage shows in use only
+    except Exception as error:  # the library raises whatever the files make it
+        raise not_loaded(f"a tokenizer from {name!r}", name, error, field=field) from error
+    return tokenizer
 
 
 def load_config(
@@ -38,16 +153,12 @@ def load_config(
     Args:
         field: the setting that an error blames.
     """
-    base = adapter_base(name, revision, field)
-    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
-    return _read_config(base or name, field, own)
-
-
-def _read_config(name: str | Path, field: str, own: Mapping[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    with _loading(name, field):
-        config = AutoConfig.from_pretrained(str(name), **own)
+    base = adapter_base(name, revision, field)
+    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
+    with _loading(base or name, field):
+        config = AutoConfig.from_pretrained(base or str(name), **own)
         text = config.get_text_config()
         for size, most in MOST.items():
             value = getattr(text, size, None)
@@ -70,7 +181,7 @@ def load_model(
 
     base = adapter_base(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
-    config = _read_config(base or name, field, own)
+    config = load_config(base or name, field=field, **own)
     with _loading(base or name, field):
         _require_room(config, Path(base or name), field)
         model, loaded = AutoModelForCausalLM.from_pretrained(
@@ -84,16 +195,6 @@ def load_model(
     model = model.to(device)
     require_finite(model, name, field=field)
     return model
-
-
-def omits_soft_cap(model: Any) -> bool:
-    """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
-    return model.config._attn_implementation == "sdpa" and has_soft_cap(model.config)
-
-
-def has_soft_cap(config: Any) -> bool:
-    """Return whether the attention of such a model caps its scores."""
-    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
 
 
 def load_merged(name: str | Path, *, field: str = "model") -> Any:
@@ -150,6 +251,19 @@ def adapter_base(name: str | Path, revision: str | None = None, field: str = "mo
     return base
 
 
+def omits_soft_cap(model: Any) -> bool:
+    """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
+    return model.config._attn_implementation == "sdpa" and has_soft_cap(model.config)
+
+
+def has_soft_cap(config: Any) -> bool:
+    """Return whether the attention of such a model caps its scores."""
+    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
+
+
+# ---- checks
+
+
 def _require_room(config: Any, folder: Path, field: str) -> None:
     """Refuse a configuration of more numbers than the files have bits: to fill the rest would take all memory."""
     text = config.get_text_config()
@@ -196,19 +310,122 @@ def is_finite(tensor: Any) -> bool:
     return all(math.isfinite(extreme) for extreme in tensor.aminmax())  # NaN is both of them
 
 
-@contextmanager
-def _loading(name: str | Path, field: str) -> Iterator[None]:
-    """Raise in one line what a library raises, and print none of its tables about tensors."""
-    reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
-    for report in reports:
-        report.disabled = True
+# ---- one folder for other programs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings:
+    """What is exported, where to, and in which numbers."""
+
+    model: str = option(argument="MODEL", help="A run directory, a model or adapter folder, or a name of the hub.")
+    out: Path = option(help="The folder to make; it must not be there yet.")
+    dtype: str = option(
+        "auto",
+        help="Numbers of the weights; auto keeps those of the model, of an adapter its base's.",
+        choices=("auto", "bfloat16", "float16", "float32"),
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The folder, and what is in it."""
+
+    folder: Path
+    parameters: int
+    dtype: str
+    is_merged: bool
+    """Whether an adapter was merged into its base."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "folder": str(self.folder)}
+
+
+def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> Exported:
+    """Write a model, an adapter merged into its base, as one folder of safetensors.
+
+    Args:
+        model: a run directory, a model or adapter folder, or a name of the hub.
+        out: the folder to make; it gets its name when all is there.
+        dtype: bfloat16, float16, float32, or auto for the dtype that the model is stored in.
+    """
+    import torch
+
+    settings = ExportSettings(model=str(model), out=Path(out), dtype=dtype)
+    folder = settings.out
+    if folder.exists():
+        raise UsageError("is there already", field="out", value=str(folder), hint="name a folder that is not")
+    weights = find_weights(settings.model)
+    base, config = adapter_base(weights), load_config(weights)
+    if getattr(config, "quantization_config", None) is not None:
+        problem = f"{base or settings.model!r} has quantised weights, to which nothing can be added without loss"
+        raise UsageError(problem, field="model", hint="export from the model that they were made of")
     try:
-        with asking_hub(name):
-            yield
-    except TrimSFTError:
+        tokenizer = load_tokenizer(weights)
+    except UsageError:
+        if base is None:
+            raise
+        tokenizer = load_tokenizer(base)  # training puts one beside an adapter, others do not
+    stored = getattr(config, "dtype", None) or torch.float32
+    loaded = load_merged(weights).to(stored if dtype == "auto" else getattr(torch, dtype))
+    name = str(loaded.dtype).removeprefix("torch.")
+    require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
+    _let_stop(loaded.generation_config, tokenizer.eos_token_id)
+    with _made_beside(folder) as beside:
+        loaded.save_pretrained(beside)
+        tokenizer.save_pretrained(beside)
+        _name_tokenizer_for_all(beside / "tokenizer_config.json")
+        card = Path(weights) / "README.md"
+        if base is None and card.is_file():  # an adapter's speaks of an adapter
+            shutil.copyfile(card, beside / "README.md")
+    count = sum(parameter.numel() for parameter in loaded.parameters())
+    return Exported(folder, count, name, is_merged=base is not None)
+
+
+def _let_stop(generation: Any, eos: int | None) -> None:
+    """Add the token that training ends solutions with to those that end a generation.
+
+    Beside an adapter no generation config is saved, and its base's may know another token only.
+    """
+    if eos is None or generation is None:
+        return
+    known = generation.eos_token_id
+    ends = list(known) if isinstance(known, list) else [] if known is None else [known]
+    if eos not in ends:
+        ends.insert(0, eos)
+        generation.eos_token_id = ends if len(ends) > 1 else eos
+
+
+def _name_tokenizer_for_all(path: Path) -> None:
+    """Call the class by a name that transformers 4 has, too: llama.cpp's converter runs with it."""
+    settings = read_json(path, dict[str, Any])
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_whole(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def _made_beside(out: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
+    beside: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        yield beside
+        # tempfile and safetensors give permissions to the owner alone, and a server may be another user
+        umask = os.umask(0)
+        os.umask(umask)
+        beside.chmod(0o777 & ~umask)
+        for path in beside.iterdir():
+            path.chmod(0o666 & ~umask)
+            sync(path)
+        beside.rename(out)
+        sync(out.parent)
+    except BaseException as error:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, Exception) and not isinstance(error, TrimSFTError):
+            raise WriteError(f"{out}: cannot be written ({one_line(error)}); nothing is left of it") from error
         raise
-    except Exception as error:  # the library raises whatever the files make it
-        raise not_loaded(repr(str(name)), name, error, field=field) from error
-    finally:
-        for report in reports:
-            report.disabled = False

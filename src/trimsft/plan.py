@@ -22,8 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from trimsft.errors import UsageError
 from trimsft.head.memory import most_bytes
-from trimsft.hub import asking_hub
-from trimsft.models import has_soft_cap, load_config
+from trimsft.models import asking_hub, has_soft_cap, load_config
 from trimsft.options import unknown_name
 
 HEADROOM = 0.1  # share of the device that a run which fits leaves free

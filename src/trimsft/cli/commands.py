@@ -35,7 +35,7 @@ from trimsft.cli.terminal import (
 )
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
-from trimsft.export import ExportSettings
+from trimsft.models import ExportSettings
 from trimsft.options import given_options
 from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
@@ -407,9 +407,9 @@ def export(settings: ExportSettings) -> Output:
       trimsft export runs/auto-trim --out model
       trimsft export runs/lora --out model --dtype bfloat16
     """
-    from trimsft.export import export as export_folder
+    from trimsft.models import export_model
 
-    exported = export_folder(settings)
+    exported = export_model(settings.model, settings.out, dtype=settings.dtype)
     merged = ", the adapter merged into its base" if exported.is_merged else ""
     lines = [
         f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}",

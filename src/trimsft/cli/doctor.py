@@ -89,7 +89,7 @@ def check_packages() -> Iterator[dict[str, str]]:
 
 def _hub() -> str:
     try:
-        from trimsft.hub import why_unreachable
+        from trimsft.models import why_unreachable
 
         reason = why_unreachable()
     except ModuleNotFoundError:

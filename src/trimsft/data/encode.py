@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,30 +27,11 @@ from trimsft.data.formats import FORMS, PAIR, as_known_rows, find_form, is_nothi
 from trimsft.data.load import DataConfig, is_text, load_rows, log
 from trimsft.data.overlap import find_overlap, read_benchmarks
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, UsageError, counted
-from trimsft.hub import asking_hub, not_loaded
+from trimsft.errors import DataError, counted
+from trimsft.models import load_tokenizer as load_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-
-def load_tokenizer(
-    name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
-) -> Any:
-    """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
-    from transformers import AutoTokenizer
-
-    name = str(name)
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if looks_local and not Path(name).expanduser().is_dir():
-        raise UsageError("no such folder", field=field, value=name)
-    try:
-        with asking_hub(name):
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
-        tokenizer.decode(tokenizer("a", truncation=False)["input_ids"])  # some damage shows in use only
-    except Exception as error:  # the library raises whatever the files make it
-        raise not_loaded(f"a tokenizer from {name!r}", name, error, field=field) from error
-    return tokenizer
 
 
 # ---- problems and solutions

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trimsft.data.formats import CONVERTERS, FORMS, KNOWN, PAIR, Row, as_known, as_known_rows, at, find_form, is_nothing
 from trimsft.data.templates import TEMPLATE_NAMES, Rendering, check_template_name
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
-from trimsft.hub import asking_hub
+from trimsft.models import asking_hub
 from trimsft.options import option
 from trimsft.runs.files import read_unpacked
 

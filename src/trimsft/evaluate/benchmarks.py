@@ -20,8 +20,8 @@ from typing import Any
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.evaluate.problems import SUFFIXES, Problem, as_problem, benchmark_name, read_problems, with_distinct_ids
 from trimsft.grading import Grading
-from trimsft.hub import asking_hub
 from trimsft.lab import TIERS, benchmark
+from trimsft.models import asking_hub
 from trimsft.options import unknown_name
 
 

@@ -76,13 +76,13 @@ def parse_yaml(text: str) -> Any:
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
     """Return the content of a JSON file as a type or a dataclass; `FileNotFoundError` passes."""
     content = path.read_bytes()
-    value: Kind = _validated(str(path), lambda: _adapter(kind).validate_json(content, strict=True), hint)
+    value: Kind = _validated(kind, lambda adapter: adapter.validate_json(content, strict=True), str(path), hint)
     return value
 
 
 def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE) -> Kind:
     """Return a parsed value as a type or a dataclass; `where` is the place that an error names."""
-    result: Kind = _validated(where, lambda: _adapter(kind).validate_python(value), hint)
+    result: Kind = _validated(kind, lambda adapter: adapter.validate_python(value), where, hint)
     return result
 
 
@@ -93,11 +93,11 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
     return TypeAdapter(kind)
 
 
-def _validated(where: str, validate: Callable[[], Any], hint: str) -> Any:
+def _validated(kind: Any, validate: Callable[["TypeAdapter[Any]"], Any], where: str, hint: str) -> Any:
     from pydantic import ValidationError
 
     try:
-        return validate()
+        return validate(_adapter(kind))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

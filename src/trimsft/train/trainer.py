@@ -22,8 +22,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 from trimsft.data.encode import LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
-from trimsft.hub import asking_hub, not_loaded
-from trimsft.models import load_config, omits_soft_cap, require_all_tensors, require_finite
+from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_WEIGHTS
