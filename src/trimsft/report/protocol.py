@@ -11,7 +11,7 @@ from dataclasses import replace
 from trimsft.errors import RunError
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy
 from trimsft.grading import GRADER_VERSION
-from trimsft.report.page.details_tab import flat
+from trimsft.report.page.details import flat
 from trimsft.report.runs import Asked, Run
 
 _OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
