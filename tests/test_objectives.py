@@ -62,7 +62,6 @@ def test_statistics_of_tokens() -> None:
         competitor=torch.tensor([7, 8, 9]),
         entropy=torch.tensor([0.5, 0.6, 0.7]),
         gold=torch.tensor([4, 5, 6]),
-        reference=torch.tensor([-0.1, -0.2, -0.3]),
     )
     torch.testing.assert_close(tokens.prob, torch.tensor([0.5, 0.25, 1.0]))
     torch.testing.assert_close(tokens.doubt, torch.tensor([0.5, 0.75, 1e-9]), rtol=1e-6, atol=0)

@@ -121,18 +121,18 @@ def test_comparison_table(runs):
     a, b = runs["sft"][:1], runs["trim"][:1]
     (found,) = compare_runs(a, {"trim": b}, name="sft", resamples=300)
     row = comparison_table([found]).rows[0]
-    assert [cell.text for cell in row[:3]] == ["trim", "gsm8k", "60"]
-    assert row[5].text == f"{100 * found.difference.value:+.1f}" and row[5].marker == "↑" and row[5].bold
-    assert row[6].text == "<0.001" and row[8].text == f"+{len(found.better)} -{len(found.worse)}"
+    assert [cell.text for cell in row[:4]] == ["trim", "gsm8k", "average (%)", "60"]
+    assert row[6].text == f"{100 * found.difference.value:+.1f}" and row[6].marker == "↑" and row[6].bold
+    assert row[7].text == "<0.001" and row[9].text == f"+{len(found.better)} -{len(found.worse)}"
     assert comparison_table([]).rows == ()
-    with pytest.raises(ValueError, match="share baseline and metric"):
+    with pytest.raises(ValueError, match="share a baseline"):
         comparison_table([found, *compare_runs(a, {"trim": b}, resamples=50)])
 
 
 def test_no_negative_zero(runs):
     (found,) = compare_runs(runs["sft"][1:2], {"trim": runs["trim"][1:2]}, resamples=50)
     small = dataclasses.replace(found, difference=Interval(-1e-6, -1e-6, 0.5))
-    cell = comparison_table([small]).rows[0][5]
+    cell = comparison_table([small]).rows[0][6]
     assert (cell.text, cell.spread) == ("+0.0", "[+0.0, +50.0]")
 
 

@@ -31,10 +31,10 @@ from benchmarks.measuring import machine
 from benchmarks.weights import tasks
 from benchmarks.weights.conditions import KINDS, condition
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.objectives import SETS, grouped, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.objectives import SETS, grouped, named_objectives, parse_objective, table_name
 from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import markdown
-from benchmarks.weights.training import Examples, Job, Schedule, make_reference, train
+from benchmarks.weights.training import Examples, Job, Schedule, train
 from trimsft.errors import TrimSFTError
 from trimsft.lab import base_model_path
 from trimsft.runs import write_whole
@@ -102,7 +102,7 @@ def run(names: Sequence[str], options: argparse.Namespace) -> None:
     with _workers(options.processes) as workers:
         bench = Bench(options, workers)
         for (batch, _), models in sorted(alike.items()):
-            for group in grouped(models, lambda model: model.objective, options.group):
+            for group in grouped(models, options.group):
                 records += bench.measure(group, batch)
                 write(options.out, records)
                 print(f"{len(records)} of {len(wanted)} models, {time.perf_counter() - started:.0f} s", flush=True)
@@ -135,8 +135,7 @@ class Bench:
             for m in group
         ]
         where: dict[str, Any] = {"device": self._options.device}
-        reference = make_reference(reference_of(group[0].objective), self._base, jobs, Schedule(batch), **where)
-        trained = train(self._base, jobs, Schedule(batch), reference=reference, **where)
+        trained = train(self._base, jobs, Schedule(batch), **where)
         written = generate(
             trained.model,
             self._problems.prompts,

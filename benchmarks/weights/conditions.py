@@ -14,7 +14,7 @@ import math
 import random
 from dataclasses import dataclass, replace
 
-from trimsft.lab.styles import FAMILIAR, TARGET, UNFAMILIAR
+from trimsft.lab.wording import FAMILIAR, TARGET, UNFAMILIAR
 
 KINDS = ("choose", "judge", "spare")
 

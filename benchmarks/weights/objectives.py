@@ -6,20 +6,29 @@ TrimSFT(margin=6.0, bandwidth=2.0)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
 from trimsft.errors import UsageError
-from trimsft.objectives import OBJECTIVES, display_name, make_objective, needs_of
+from trimsft.objectives import OBJECTIVES, display_name, make_objective
 
 T = TypeVar("T")
 
 RULES = "benchmarks.weights.rules:"
 MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "talr", "auto-trim")
 FLOORS = tuple(f"{RULES}Floor,floor={floor:g}" for floor in (0.01, 0.02, 0.03, 0.05, 0.1))
+TRIED = tuple(
+    RULES + rule
+    for rule in (
+        *("Rival,floor=0.01", "Rival,floor=0.02", "Rival,floor=0.03", "Rival,floor=0.05"),
+        *("Rival,floor=0.02,power=1.5", "Rival,floor=0.02,power=2", "Rival,floor=0.05,power=2"),
+        *("Lead,floor=0.02,power=1.5", "Lead,floor=0.05,power=1.5", "Floor,floor=0.03"),
+    )
+)
 EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
-SETS = {"main": MAIN, "floors": FLOORS, "every": EVERY}
+SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "every": EVERY}
 """What the names stand for that are sets of objectives."""
 
 
@@ -45,21 +54,11 @@ def parse_objective(text: str) -> Any:
     return make_objective(name, **parameters)
 
 
-def reference_of(text: str) -> str | None:
-    """What an objective is compared with: "base", "sft" (for Rho-1, whose reference has to know the task), or None."""
-    if "reference" not in needs_of(parse_objective(text)):
-        return None
-    return "sft" if text.split(",")[0] == "rho-1" else "base"
-
-
-def grouped(models: Iterable[T], objective_of: Callable[[T], str], most: int) -> Iterator[list[T]]:
-    """At most so many models at once, all compared with the same kind of reference."""
-    by_kind: dict[str | None, list[T]] = {None: [], "base": [], "sft": []}
-    for model in models:
-        by_kind[reference_of(objective_of(model))].append(model)
-    for alike in by_kind.values():
-        for first in range(0, len(alike), most):
-            yield alike[first : first + most]
+def grouped(models: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Yield at most so many models at once."""
+    left = iter(models)
+    while group := list(itertools.islice(left, most)):
+        yield group
 
 
 def table_name(text: str) -> str:

@@ -32,11 +32,11 @@ import torch
 
 from benchmarks.measuring import machine
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.objectives import grouped, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.objectives import grouped, named_objectives, parse_objective, table_name
 from benchmarks.weights.prepared import BENCHMARKS, TRAINING, Prepared
 from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, percent
-from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
+from benchmarks.weights.training import Examples, Job, Schedule, Trained, train
 from trimsft.errors import TrimSFTError
 from trimsft.runs import write_whole
 from trimsft.runs.files import written_beside
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     models = [(name, seed) for seed in options.seeds for name in named_objectives(options.objectives)]
     left = [one for one in models if not _file(options, *one).exists()]
     base, examples = Base.load(options.weights), Examples.of(prepared.training[options.data][: options.rows])
-    for group in grouped(left, lambda model: model[0], options.group):
+    for group in grouped(left, options.group):
         trained = _train(group, base, examples, options)
         print(f"trained {group}, {time.perf_counter() - started:.0f} s", flush=True)
         for at, (name, seed) in enumerate(group):
@@ -86,8 +86,7 @@ def _train(group: Sequence[tuple[str, int]], base: Base, examples: Examples, opt
     schedule = Schedule(batch=options.batch, trace_every=20)
     compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
     where: dict[str, Any] = {"device": options.device, "compute": compute}
-    reference = make_reference(reference_of(group[0][0]), base, jobs, schedule, **where)
-    return train(base, jobs, schedule, reference=reference, **where)
+    return train(base, jobs, schedule, **where)
 
 
 def _file(options: argparse.Namespace, name: str, seed: int) -> Path:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimsft.objectives import TrimSFT, TrimSFTEasy
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -38,25 +36,43 @@ class Harmonic:
 
 
 @dataclass(frozen=True)
-class FloorEasy:
-    """w = f + (1 - f) w_E: the floor under TrimSFT-E."""
+class Lead:
+    """w = f + (1 - f) (1 - d)^a, d = max(0, p_c - p): the less, the more the model prefers its competitor c.
+
+    Where the model is sure of another token, f is left; where it is sure of none, as in a format that it has never
+    seen, the weight is near 1.
+    """
 
     floor: float = 0.03
-    margin: float = 1.5
-    bandwidth: float = 0.8
+    power: float = 1.0
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        return self.floor + (1 - self.floor) * TrimSFTEasy(self.margin, self.bandwidth).weights(tokens)
+        lead = (-tokens.nll - tokens.gap).exp() - tokens.prob
+        return self.floor + (1 - self.floor) * (1 - lead.clamp(0, 1)) ** self.power
 
 
 @dataclass(frozen=True)
-class FloorBelow:
-    """The floor under TrimSFT's lower flank alone: tokens above the margin are trimmed to nothing."""
+class Ratio:
+    """w = f + (1 - f) (p / p_max)^a."""
 
     floor: float = 0.03
-    margin: float = 6.0
-    bandwidth: float = 2.0
+    power: float = 1.0
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        band = TrimSFT(self.margin, self.bandwidth).weights(tokens)
-        return band.where(tokens.gap >= self.margin, self.floor + (1 - self.floor) * band)
+        return self.floor + (1 - self.floor) * (self.power * tokens.gap.clamp(max=0)).exp()
+
+
+@dataclass(frozen=True)
+class Rival:
+    """w = f + (1 - f) (1 - p_c)^a: one minus the probability of the strongest other token c.
+
+    1 - p_c is p and the mass on neither of the two: where they are alone it is DFT's weight, where the model is sure of
+    nothing it is SFT's.
+    """
+
+    floor: float = 0.03
+    power: float = 1.0
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        rival = (-tokens.nll - tokens.gap).exp().clamp(max=1)
+        return self.floor + (1 - self.floor) * (1 - rival) ** self.power

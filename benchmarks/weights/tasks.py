@@ -19,8 +19,7 @@ from benchmarks.weights.training import Examples, Pair, make_batch, token_stats
 from trimsft.data.encode import encode_pairs, encode_prompts, load_tokenizer
 from trimsft.data.templates import choose_template
 from trimsft.lab import TIERS, benchmark
-from trimsft.lab.arithmetic import draw_problems
-from trimsft.lab.styles import FAR, NEAR, write_solution
+from trimsft.lab.task import FAR, NEAR, draw_problems, write_solution
 
 HELD_OUT_ROWS, HELD_OUT_SEED = 60, 1000
 BINS = 15  # of the expected calibration error

@@ -24,7 +24,7 @@ from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from trimsft.head import IGNORED, linear_cross_entropy
 from trimsft.head.problem import weigh
 from trimsft.head.rows import evenly_spread, ids_of_nearly_all
-from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TokenStats
+from trimsft.objectives import Adapts, AutoTrim, Objective, TokenStats
 
 SMALL_VOCABULARY = 4096
 """Up to here the logits of all models are computed at once; above, the fused head takes one model after the other."""
@@ -99,14 +99,12 @@ def train(
     *,
     device: str = "cpu",
     compute: torch.dtype = torch.float32,
-    reference: StackedModel | None = None,
     fused: bool | None = None,
     watch: Watch = lambda update, model, objectives: None,
 ) -> Trained:
     """Train one copy of the base for each job; all have as many rows.
 
     Args:
-        reference: models, one for each job, whose log-probabilities the objectives compare with.
         fused: take the fused head for each model; by default where the vocabulary is large.
         watch: is shown the models before each update, and after the last.
     """
@@ -119,8 +117,7 @@ def train(
     traces = _Traces(len(jobs))
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
         watch(update, model, objectives)
-        known = None if reference is None else _log_probabilities(reference, batch, head)
-        outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives, known)
+        outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives)
         sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
         if update % schedule.trace_every == 0 or update + 1 == updates:
             traces.add(update, outcomes, objectives)
@@ -133,22 +130,6 @@ def train(
     del optimizer
     torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
     return Trained(model, traces.lists())
-
-
-def make_reference(
-    kind: str | None,
-    base: Base,
-    jobs: Sequence[Job],
-    schedule: Schedule,
-    *,
-    device: str,
-    compute: torch.dtype = torch.float32,
-) -> StackedModel | None:
-    """What the objectives of these jobs compare with: "base", or "sft", trained on the same rows in the same order."""
-    if kind != "sft":
-        return StackedModel.of(base, len(jobs), device, compute) if kind else None
-    alike = [replace(job, objective=SFT()) for job in jobs]
-    return train(base, alike, schedule, device=device, compute=compute).model.part(0, len(jobs))
 
 
 def cosine_with_warmup(update: int, updates: int) -> float:
@@ -250,29 +231,22 @@ class Outcome:
     weights: Tensor
 
 
-Head = Callable[[StackedModel, Tensor, Batch, Sequence[Any], "Tensor | None"], list[Outcome]]
+Head = Callable[[StackedModel, Tensor, Batch, Sequence[Any]], list[Outcome]]
 
 
-def fused_head(
-    model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
-) -> list[Outcome]:
+def fused_head(model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any]) -> list[Outcome]:
     """`linear_cross_entropy` for one model after the other."""
     heads = model.parameters[EMBEDDING].to(hidden_MPH.dtype).unbind()
     outcomes = []
     for at, hidden_PH in enumerate(hidden_MPH.unbind()):
-        reference = None if reference_MP is None else reference_MP[at]
-        output = linear_cross_entropy(
-            hidden_PH, heads[at], batch.labels_MP[at], objectives[at], entropy=True, reference=reference
-        )
+        output = linear_cross_entropy(hidden_PH, heads[at], batch.labels_MP[at], objectives[at], entropy=True)
         outcomes.append(Outcome(output.loss, output.tokens, output.weights))
     return outcomes
 
 
-def stacked_head(
-    model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
-) -> list[Outcome]:
+def stacked_head(model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any]) -> list[Outcome]:
     """The same for all models at once, on materialised logits of the trained tokens."""
-    nll_MK, stats = token_stats(model, hidden_MPH, batch, reference_MP)
+    nll_MK, stats = token_stats(model, hidden_MPH, batch)
     counts_M = torch.tensor(batch.counts, device=nll_MK.device)
     is_padding_MK = torch.arange(nll_MK.shape[1], device=nll_MK.device) >= counts_M[:, None]
     weights_MK = weigh_all(objectives, stats, batch.counts).masked_fill_(is_padding_MK, 0.0)
@@ -283,9 +257,7 @@ def stacked_head(
     ]
 
 
-def token_stats(
-    model: StackedModel, hidden_MPH: Tensor, batch: Batch, reference_MP: Tensor | None = None
-) -> tuple[Tensor, TokenStats]:
+def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[Tensor, TokenStats]:
     """The differentiable cross-entropy [M, K], and statistics of the same shape."""
     picked_MKH = hidden_MPH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MPH.shape[2]))
     logits_MKV = model.logits(picked_MKH.float())  # of bfloat16, a logit has steps of 0.125: no gap to weigh by
@@ -302,7 +274,6 @@ def token_stats(
             competitor=competitor_MK,
             entropy=-(log_p_MKV.exp() * log_p_MKV).sum(dim=2),
             gold=gold_MK1.squeeze(2),
-            reference=None if reference_MP is None else reference_MP.gather(1, batch.places_MK),
         )
     return nll_MK, stats
 
@@ -330,17 +301,6 @@ def _of_model(stats: TokenStats, at: int, count: int) -> TokenStats:
 def _each(stats: TokenStats, change: Callable[[Tensor], Tensor]) -> TokenStats:
     parts: list[Any] = [None if one is None else change(one) for one in vars(stats).values()]
     return TokenStats(*parts)
-
-
-@torch.no_grad()
-def _log_probabilities(reference: StackedModel, batch: Batch, head: Head) -> Tensor:
-    """log p(label) under the reference, [M, P]; 0 where nothing is trained."""
-    known_MP = torch.zeros(batch.labels_MP.shape, device=batch.labels_MP.device)
-    hidden_MPH = reference.hidden(batch.ids_MBL, batch.real_MP)
-    outcomes = head(reference, hidden_MPH, batch, [SFT()] * reference.count, None)
-    for known_P, places_K, outcome in zip(known_MP, batch.places_MK, outcomes, strict=True):
-        known_P.scatter_(0, places_K[: len(outcome.tokens.nll)], -outcome.tokens.nll)
-    return known_MP
 
 
 class _Traces:

@@ -25,7 +25,7 @@ from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
 from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
-from trimsft.objectives import ASFT, DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
+from trimsft.objectives import DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
 from trimsft.train.callback import fixed_parts
 
 VOCABULARY, EOS = 61, 1
@@ -159,16 +159,6 @@ def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
     together = [trace["nll"][0] for trace in train(Base.of(llama), jobs, schedule).traces]
     alone = [train(Base.of(llama), [job], schedule).traces[0]["nll"][0] for job in jobs]
     assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
-
-
-def test_a_reference_is_another_stack(llama: LlamaForCausalLM) -> None:
-    """Compared with the base itself, ASFT's first update is DFT's: nothing has moved away yet."""
-    base, examples = Base.of(llama), Examples.of(_pairs(0, rows=8))
-    schedule = Schedule(batch=4)
-    reference = StackedModel.of(base, 2)
-    anchored = train(base, [Job(ASFT(), examples, 0), Job(DFT(), examples, 0)], schedule, reference=reference)
-    weights = [trace["weight"][0] for trace in anchored.traces]
-    assert weights[0] == pytest.approx(weights[1], abs=1e-5)  # as they are rounded
 
 
 def test_fixed_parts_are_those_of_the_trainer() -> None:

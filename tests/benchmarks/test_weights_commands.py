@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.weights import arena, conditions, prepared, real, tasks
 from benchmarks.weights.conditions import NAMED, Condition, condition
-from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
 from trimsft.data.encode import encode_texts, load_tokenizer
 from trimsft.lab import base_model_path
@@ -57,7 +57,7 @@ def test_the_arena_is_written_continued_and_shown(
     monkeypatch.setattr(conditions, "NAMED", small)
     out = tmp_path / "arena.json"
     words = ["--out", str(out), "--base", str(base), *FEW, "--conditions", "clean", "new"]
-    assert arena.main([*words, "--objectives", "sft", "auto-trim", "rho-1"]) == 0
+    assert arena.main([*words, "--objectives", "sft", "auto-trim", "talr"]) == 0
     models = json.loads(out.read_text())["models"]
     assert len(models) == 6 and {one["condition"] for one in models} == {"clean", "new"}
     assert all(set(one["right"]) == {"0", "1", "0.6", "0.3"} and len(one["right"]["1"]) == 3 for one in models)
@@ -151,7 +151,6 @@ def test_objectives_by_name() -> None:
     assert parse_objective("auto-trim") == AutoTrim()
     assert {name.split(",")[0] for name in EVERY} == {*OBJECTIVES}
     assert len(named_objectives(["sft", "floors"])) == 6
-    assert [reference_of(name) for name in ("sft", "asft", "rho-1")] == [None, "base", "sft"]
     assert table_name("trim,margin=6,bandwidth=2") == "TrimSFT (6, 2)" and table_name("sft") == "SFT"
     assert arena.main(["--objectives", "trim,margin=wide", "--conditions", "clean"]) == 2
 
@@ -189,10 +188,10 @@ def test_a_real_model_is_trained_sampled_and_graded(
     assert known.golds == {"gsm8k": ["2", "3"]} and len(known.training["gsm8k"]) == 2
     out, results = tmp_path / "out", tmp_path / "results.json"
     words = ["run", str(small), "--weights", str(base), "--out", str(out), "--benchmarks", "gsm8k", "--batch", "1"]
-    words += ["--objectives", "sft", "auto-trim", "rho-1"]
+    words += ["--objectives", "sft", "auto-trim", "dft"]
     assert real.main([*words, "--new-tokens", "3", "--seeds", "1", "2", "--group", "3"]) == 0
     files = sorted(path.name for path in out.iterdir())
-    assert files == [f"gsm8k-{name}-{seed}.npz" for name in ("auto-trim", "rho-1", "sft") for seed in (1, 2)]
+    assert files == [f"gsm8k-{name}-{seed}.npz" for name in ("auto-trim", "dft", "sft") for seed in (1, 2)]
     assert "trained" in capsys.readouterr().out
     assert real.main([*words, "--seeds", "1", "2"]) == 0 and "trained" not in capsys.readouterr().out
 

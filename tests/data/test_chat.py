@@ -133,7 +133,7 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     rows = load_rows(config)
     assert labels_of(rows, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
     encoder = TrlEncoder(make_tokenizer(chat=QWEN, special=SPECIAL), only)
-    measured = [encoder.encode(row) for row in plain_rows(rows, config)]
+    measured = [encoder.encode(row) for row in plain_rows(rows)]
     labels = [[token if is_on else -100 for token, is_on in zip(*row, strict=True)] for row in measured]
     assert [(ids, row) for (ids, _), row in zip(measured, labels, strict=True)] == wanted
 
@@ -159,7 +159,7 @@ def test_what_is_trained_is_what_the_file_says(tmp_path) -> None:
         encoder = TrlEncoder(tokenizer)
         memory, file = (
             [tokenizer.decode(encoder.encode(row)[0]) for row in rows]
-            for rows in (as_known_rows(FORMS[form])[1], plain_rows(load_rows(config), config))
+            for rows in (as_known_rows(FORMS[form])[1], plain_rows(load_rows(config)))
         )
         assert file == memory
         assert '{"name": "add", "arguments": {"a": 1, "b": 2}}' in file[0]
@@ -234,7 +234,7 @@ def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
                 assert "one" not in trained and "two<|im_end|>" in trained, number
                 assert ("Hi" in trained) != only
             tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
-            ids, is_trained = TrlEncoder(tokenizer, only).encode(plain_rows(rows, config)[0])
+            ids, is_trained = TrlEncoder(tokenizer, only).encode(plain_rows(rows)[0])
             kept = tokenizer.decode([token for token, is_on in zip(ids, is_trained, strict=True) if is_on])
             assert kept == trained
 

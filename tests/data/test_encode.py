@@ -22,7 +22,8 @@ from trimsft.data.encode import (
     load_training_data,
     measure_lengths,
 )
-from trimsft.data.load import DataConfig, OverlapReport, find_overlap, read_benchmarks
+from trimsft.data.load import DataConfig
+from trimsft.data.overlap import find_overlap, read_benchmarks
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError, UsageError
 
@@ -144,7 +145,7 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
 def test_a_row_that_cannot_be_rendered_is_named() -> None:
     assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
     for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
-        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution) \(and 1 more rows\), got "):
+        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution), got "):
             checked_rows([ROWS[0], bad, bad])
     with pytest.raises(DataError, match="rows: there are none"):
         checked_rows([])
@@ -169,48 +170,32 @@ LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=
 
 
 def test_equal_but_for_case_spaces_and_punctuation() -> None:
-    report = find_overlap(
-        ["What is $1 + 1$?", "Find \\(X_1\\).", "Ärger, 3²", "find x2", "WHAT is 1+1", "???"],
-        {"one": ["what is 1+1", "unused", "!!!"], "two": ["Find $x{1}$", "ärger 3²", "What is 1+1!"]},
-    )
-    assert report == OverlapReport(checked=6, per_benchmark={"one": 2, "two": 4}, rows=(0, 1, 2, 4))
-
-
-def test_a_report_says_how_many_and_which() -> None:
-    none, many = (str(find_overlap(problems, {"one": ["x"]})) for problems in (["a"], ["x"] * 1500))
-    assert none == "none of 1 training problems is also a benchmark problem (one 0)"
-    assert many.endswith("training problems are also benchmark problems (one 1,500): rows 0, 1, 2, 3, 4, ...")
-
-
-def test_reads_every_benchmark_of_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"benchmarks_dir: no such file or folder, got '.*gone'"):
-        read_benchmarks(tmp_path / "gone")
-    with pytest.raises(DataError, match="benchmarks_dir: the folder holds no file"):
-        read_benchmarks(tmp_path)
-    write(tmp_path / "b.jsonl", [{"problem": "x", "answer": "1"}])
-    write(tmp_path / "a.jsonl", [{"problem": "y"}, {"problem": "z"}])
-    (tmp_path / "README.md").write_text("not a benchmark")
-    assert read_benchmarks(tmp_path) == {"a": ["y", "z"], "b": ["x"]}
-    write(tmp_path / "a.jsonl", [{"problem": "y"}, {"question": "z"}])
-    with pytest.raises(DataError, match=r'a\.jsonl, line 2: no text in the field "problem"'):
-        read_benchmarks(tmp_path)
+    problems = ["What is $1 + 1$?", "Find \\(X_1\\).", "Ärger, 3²", "find x2", "WHAT is 1+1", "???"]
+    benchmarks = {"one": ["what is 1+1", "unused", "!!!"], "two": ["Find $x{1}$", "ärger 3²", "What is 1+1!"]}
+    assert find_overlap(problems, benchmarks) == {"one": [0, 4], "two": [0, 1, 2, 4]}
 
 
 def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
-    (tmp_path / "benchmarks").mkdir()
-    write(tmp_path / "benchmarks/toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is 5+1"}])
-    options = {"benchmarks_dir": str(tmp_path / "benchmarks")}
+    folder = tmp_path / "benchmarks"
+    for says in ("no such file or folder, got '.*benchmarks'", "the folder holds no file"):
+        with pytest.raises(DataError, match=f"benchmarks_dir: {says}"):
+            read_benchmarks(folder)
+        folder.mkdir(exist_ok=True)
+    write(folder / "toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is 5+1"}])
+    (folder / "README.md").write_text("not a benchmark")
+    options, tokenizer = {"benchmarks_dir": str(folder)}, make_tokenizer(chat=CHAT)
     with caplog.at_level(logging.WARNING, logger="trimsft"):
-        train, _ = load_training_data(local(tmp_path, **options), make_tokenizer(), with_eval=False)
-    assert train.overlap is not None
-    assert (train.overlap.rows, train.overlap.per_benchmark, len(train.dataset)) == ((2, 5), {"toy": 2}, 8)
-    assert "2 of 8 training problems are also benchmark problems (toy 2): rows 2, 5" in caplog.text
-    tokenizer = make_tokenizer(chat=CHAT)
+        train, _ = load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
+    assert "overlap: 2 of 8 training problems are benchmark problems (toy 2): rows 2, 5" in caplog.text
+    assert len(train) == 8
     train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
-    answers = [split(tokenizer, row)[1] for row in train.dataset]
+    answers = [split(tokenizer, row)[1] for row in train]
     assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
     with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
         load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
+    write(folder / "toy.jsonl", [{"problem": "y"}, {"question": "z"}])
+    with pytest.raises(DataError, match=r'toy\.jsonl, line 2: no text in the field "problem"'):
+        read_benchmarks(folder)
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:
@@ -250,7 +235,6 @@ def test_lengths_of_views_of_no_rows_and_of_several_batches() -> None:
 @pytest.mark.parametrize(
     ("rows", "max_length", "says"),
     [
-        ([[-100, 1, 2], [-100, -100, 3, 4]], None, "2 rows, 7 tokens (median 3.5, longest 4), of which 4 are trained."),
         (
             [[-100, 1]],
             9,
@@ -268,16 +252,12 @@ def test_says_what_is_lost(rows: list[list[int]], max_length: int | None, says: 
     assert str(measure_lengths(dataset_of(rows), max_length)) == says
 
 
-def test_lists_of_every_kind_are_measured_and_others_refused() -> None:
+def test_lists_of_every_kind_are_measured() -> None:
     rows = [[-100, 1, 2], [5, 6, 7]]
     for kind in (pa.list_(pa.int64(), 3), pa.large_list(pa.int64()), pa.list_(pa.int32())):
         table = pa.table({name: pa.array(rows, kind) for name in ("input_ids", "labels")})
         assert measure_lengths(Dataset(table), 2) == by_hand(rows, 2, "start")
-    for columns, max_length, says in (
-        ({"input_ids": [[1]], "labels": [[1]]}, 0, "max_length: must be at least 1 or None, got 0"),
-        ({"text": ["a"]}, None, "no column input_ids and labels among text"),
-        ({"input_ids": [[1, 2]], "labels": [[1]]}, None, "differ in length"),
-        ({"input_ids": ["a"], "labels": ["a"]}, 2, "must be lists of whole numbers"),
-    ):
-        with pytest.raises(DataError, match=says):
-            measure_lengths(Dataset.from_dict(columns), max_length)
+    with pytest.raises(DataError, match="differ in length"):
+        measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)
+    with pytest.raises(DataError, match="max_length: must be at least 1 or None, got 0"):
+        measure_lengths(dataset_of(rows), 0)

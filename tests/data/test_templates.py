@@ -47,7 +47,6 @@ def test_auto_takes_the_chat_template_where_there_is_one() -> None:
     chat = choose_template("auto", make_tokenizer(chat=CHAT))
     assert chat.render(["a", "b"]) == [f"<bos>[system]{ASK}<end>[user]{p}<end>[assistant]" for p in "ab"]
     assert choose_template("auto", make_tokenizer()) == TEXT_TEMPLATES["plain"]
-    assert choose_template("boxed", make_tokenizer(chat=CHAT)) == TEXT_TEMPLATES["plain"]
 
 
 @pytest.mark.parametrize(

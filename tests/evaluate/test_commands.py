@@ -36,9 +36,11 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     quiet = CliRunner().invoke(app, [*words[:-4], "--out", str(tmp_path / "quiet"), "--template", "plain", "--quiet"])
     assert quiet.stderr == "" and quiet.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
     both = ["compare", *(str(tmp_path / name) for name in runs)]
-    assert "difference to hopeless" in CliRunner().invoke(app, both).stdout
-    (found,) = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
-    assert found["candidate"] == "able" and len(found["better"]) == 6
+    assert "Difference to hopeless" in CliRunner().invoke(app, both).stdout
+    found, greedy = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
+    assert found["candidate"] == "able" and len(found["better"]) == 6 and greedy["metric"] == "greedy"
+    grown = CliRunner().invoke(app, [*words, "--temperatures", "0.6", "0.3", "--temperature-samples", "2"])
+    assert grown.exit_code == 0 and "T=0.3" in grown.stdout and "78 of 78 samples" in grown.stderr
     out = tmp_path / "table.tex"
     assert CliRunner().invoke(app, [*both, "--format", "latex", "--out", str(out)]).exit_code == 0
     assert "\\toprule" in out.read_text()

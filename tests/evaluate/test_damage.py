@@ -21,7 +21,7 @@ __all__ = ["benchmark", "run_eval"]
 VALUES = [None, 0, -7, 1.5, 10**30, "x", "", True, [], {}, ["x"], {"a": 1}, math.nan, "\ud83d", "9" * 50]
 FILES = [b"", b"\0" * 100, b"[" * 100_000, b"{}", b"null", b"\xff\xfe"]
 JUNK = [b"\n", b"[", b"9" * 5000, b"\xff", b"{" * 3000]
-MADE = ("settings.json", "problems.jsonl", "samples.jsonl", "grades.jsonl", "scores.json", "graded.json")
+MADE = ("settings.json", "problems.jsonl", "samples.jsonl", "grades.jsonl", "scores.json")
 
 
 def changed(value: Any, dice: random.Random) -> Any:

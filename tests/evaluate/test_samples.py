@@ -17,6 +17,8 @@ SETTINGS: dict[str, Any] = {
     "benchmark": "mine",
     "samples": 2,
     "greedy": True,
+    "temperatures": [],
+    "temperature_samples": 0,
     "sampling": {"temperature": 1.0, "stop": []},
     "prompt": {"example": "x" * 500 + "one"},
     "details": {"versions": "1"},
@@ -59,13 +61,13 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
 
 
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
-    keys = wanted_keys(2, True, ["a", "b"])
-    assert list(keys) == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)] and len(keys) == 6
+    keys = wanted_keys(SETTINGS, ["a", "b"])
+    assert [key[:2] for key in keys] == [("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
     assert Key("b", 1) in keys and Key("b", 2) not in keys and Key("c", 0) not in keys
     record.append(sample("a", 1))
     record.append(sample("b", GREEDY))
     for reader in (record, SampleRecord(record.folder)):
-        assert reader.missing(keys) == [("a", GREEDY), ("a", 0), ("b", 0), ("b", 1)]
+        assert reader.missing(keys) == [Key("a", GREEDY), Key("a", 0), Key("b", 0), Key("b", 1)]
     assert list(record) == [sample("a", 1), sample("b", GREEDY)]
     assert record.problems() == PROBLEMS
     assert sample("b", GREEDY).greedy and not sample("a", 1).truncated
@@ -154,8 +156,8 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
     record: SampleRecord, writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before either file is written, or between them: the old settings hold, and both sizes can go on."""
-    for key in wanted_keys(2, True, ["a", "b"]):
-        record.append(sample(*key))
+    for key in wanted_keys(SETTINGS, ["a", "b"]):
+        record.append(sample(*key[:2]))
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
     real, left = samples_module.write_whole, [writes]
 

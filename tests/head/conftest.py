@@ -57,9 +57,8 @@ def real_rates() -> None:
 @pytest.fixture(autouse=True)
 def skipping_always_pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems skip rows, too, although sorting takes longer than it saves; whatever tests before have found."""
-    from trimsft.head import solver, triton
+    from trimsft.head import triton_solver as solver
 
-    monkeypatch.setattr(triton, "_exact_calls", {})
     if "real_rates" in request.fixturenames:
         return
     for name in ("SORTING_SECONDS", "CHUNK_SECONDS"):

@@ -27,10 +27,10 @@ POINTERS = {
     "*bf16": ("logits", "out", "hidden", "weight", "bias", "tensor"),
     "*fp32": (
         *("nll", "gap", "gold_logit", "weights", "normalizer", "factor", "gates", "exponent"),
-        *("nll_out", "gap_out", "gold_out", "entropy_out", "weights_out", "floats_out"),
+        *("nll_out", "gap_out", "gold_out", "entropy_out", "weights_out", "norm_out"),
     ),
     "*fp64": ("ledger",),
-    "*i32": ("slots", "counts", "counts_out"),
+    "*i32": ("slots", "counts", "rank_out"),
     "*i64": ("labels", "competitor", "competitor_out", "row_of_slot", "rows_out"),
     "fp32": ("logit_scale", "softcap", "first_parameter", "second_parameter", "skip_below"),
 }
@@ -46,10 +46,11 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
     for number, name in enumerate(["function", "auto-trim", *PAPER_OBJECTIVES]):
         options = dict.fromkeys(("HAS_BIAS", "HAS_SOFTCAP", "WITH_ENTROPY"), bool(number % 2))
-        yield kernels.row_statistics, options | {"OBJECTIVE": name} | sizes
+        yield kernels.row_statistics, options | {"WITH_RANK": False, "OBJECTIVE": name} | sizes
     for softcap in (False, True):
         yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
-        yield kernels.row_sums, {"HAS_SOFTCAP": softcap, "LANES": 256, "WIDTH": 8, "STAGES": 4}
+        ranked = {"HAS_BIAS": True, "HAS_SOFTCAP": softcap, "WITH_ENTROPY": True, "WITH_RANK": True}
+        yield kernels.row_statistics, ranked | {"OBJECTIVE": "sft"} | sizes
     for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
         yield kernel, {"BLOCK": 4096}
 
@@ -59,12 +60,10 @@ def main(capability: int) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from trimsft.head import kernels
-
     for kernel, constants in variants():
         names = kernel.arg_names
         types = {name: "constexpr" if name in constants else TYPES.get(name, "i32") for name in names}
-        if kernel is kernels.row_sums:
+        if constants.get("WITH_RANK"):
             types["logits"] = "*fp32"  # the others read them as they are stored
         places = {(names.index(name),): value for name, value in constants.items()}
         compiled = triton.compile(

@@ -78,6 +78,36 @@ def test_statistics_loss_and_gradients(case, backend) -> None:
         assert len(got.tokens) == int(trained.sum()) and not got.hidden[~trained].any()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("objective", [TrimSFT(bandwidth=3.0), sharpness], ids=["built in", "function"])
+@pytest.mark.parametrize("skip_below", [0, 1e-30])
+@pytest.mark.usefixtures("small_chunks")
+def test_token_weights_multiply_those_of_the_objective(skip_below, objective, backend) -> None:
+    head, given = make_head(20, bias=True), torch.linspace(-1, 2, 20)
+    given[[1, 4]] = 0.0
+    head.labels[[0, 7]] = IGNORED
+    trained = head.labels != IGNORED
+
+    def product(tokens: TokenStats) -> torch.Tensor:
+        weights = objective(tokens) if objective is sharpness else objective.weights(tokens)
+        return weights * given[trained]
+
+    expected = exact(head, product)
+    given = given.masked_fill(~trained, torch.nan)  # nobody looks at those
+    weights = given.to(device_of(backend))
+    got = fused(head, objective, backend, skip_below=skip_below, token_weights=weights)
+    assert_close(got, expected)
+    torch.testing.assert_close(got.weights, expected.weights, rtol=1e-3, atol=1e-6)
+    assert got.kept == (18 if skip_below == 0 else 16)  # a weight of 0 is skipped, as one of the objective is
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_token_weights_that_are_no_numbers_are_refused(backend) -> None:
+    weights = torch.tensor([1.0, torch.nan, 1.0, 1.0], device=device_of(backend))
+    with pytest.raises(ValueError, match=r"^token_weights: must be finite at every trained token"):
+        fused(make_head(4), SFT(), backend, token_weights=weights)
+
+
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(
     "objective",

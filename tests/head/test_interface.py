@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from trimsft import DFT, SFT, TrimSFT, TrimSFTEasy, linear_cross_entropy
 from trimsft.head import IGNORED
-from trimsft.head.rows import TrainedRows
+from trimsft.head.loss import TrainedRows
 
 from . import oracle
 from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head

@@ -9,7 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trimsft import DFT, TrimSFT
-from trimsft.head import memory, solver, triton
+from trimsft.head import memory
+from trimsft.head import triton_solver as solver
 
 from .oracle import Head, assert_close, call, distance, exact, fused, make_head
 
@@ -22,7 +23,7 @@ def room(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> Any:
     """Gives logit gradients room for so many rows of 300; returns the list of the matrices of logits that were made."""
 
     def limit(rows: int) -> list[int]:
-        monkeypatch.setattr(triton, "room_for_logit_gradients", lambda *_, **__: rows * 4 * 320)
+        monkeypatch.setattr(solver, "room_for_logit_gradients", lambda *_, **__: rows * 4 * 320)
         monkeypatch.setattr(solver.Solver, "_matrix", lambda self, rows: made.append(rows) or make(self, rows))
         return made
 

@@ -182,7 +182,7 @@ def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) ->
 @pytest.mark.usefixtures("small_chunks")
 def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch) -> None:
     """What the first chunk keeps decides; otherwise the gradients are the exact ones, bit for bit."""
-    from trimsft.head import solver
+    from trimsft.head import triton_solver as solver
 
     monkeypatch.setattr(solver, "SORTING_SECONDS", seconds)
     head = spread_head(24, hidden_size=32, vocabulary=300)
@@ -194,7 +194,7 @@ def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch)
 
 @pytest.mark.usefixtures("small_chunks")
 def test_where_skipping_does_not_pay_the_rest_is_one_chunk(monkeypatch) -> None:
-    from trimsft.head import solver
+    from trimsft.head import triton_solver as solver
 
     launched: list[int] = []
     logits = solver.Solver._logits
@@ -224,69 +224,13 @@ MEASURED = [
 @pytest.mark.parametrize(("shape", "kept", "faster"), MEASURED)
 def test_skipping_is_said_to_pay_where_it_did(shape, kept, faster) -> None:
     from trimsft.head.memory import rows_of_a_chunk
-    from trimsft.head.solver import Solver
+    from trimsft.head.triton_solver import Solver
 
     tokens, hidden_size, vocabulary = shape
     hidden = torch.empty(tokens, hidden_size, dtype=torch.bfloat16, device="meta")
     chunks = range(1 + -(-tokens // rows_of_a_chunk(2 * vocabulary)))
     call = SimpleNamespace(T=tokens, V=vocabulary, hidden_TH=hidden, chunks=chunks)
     assert Solver._skipping_pays(call, kept) is faster
-
-
-@pytest.fixture
-def looks(monkeypatch) -> list[bool]:
-    """For each call with gradients: whether it looked for rows to skip."""
-    from trimsft.head import solver
-
-    made: list[bool] = []
-    make = solver.Solver.__init__
-    monkeypatch.setattr(
-        solver.Solver, "__init__", lambda self, problem: made.append(problem.skip_below > 0) or make(self, problem)
-    )
-    return made
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_where_skipping_does_not_pay_the_next_calls_do_not_look(looks, monkeypatch) -> None:
-    from trimsft.head import solver, triton
-
-    head = spread_head(24, hidden_size=32, vocabulary=300)
-    monkeypatch.setattr(triton, "LOOK_EVERY", 4)
-    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
-    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for _ in range(6)]
-    assert looks == [True, False, False, False, True, False] and kept == [24] * 6
-    monkeypatch.setattr(solver, "SORTING_SECONDS", 0.0)
-    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for _ in range(4)]
-    assert looks[6:] == [False, False, True, True] and kept[:2] == [24, 24] and max(kept[2:]) < 24
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_a_small_micro_batch_does_not_speak_for_large_ones(monkeypatch) -> None:
-    from trimsft.head import solver
-
-    monkeypatch.setattr(solver.Solver, "_skipping_pays", lambda self, share: self.T > 20)
-    large, small = (spread_head(tokens, hidden_size=32, vocabulary=300) for tokens in (40, 10))
-    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for head in (large, small, large, small, large)]
-    assert kept[1::2] == [10, 10] and max(kept[::2]) < 40
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_other_objectives_and_deterministic_runs_look_for_themselves(looks, monkeypatch) -> None:
-    from trimsft.head import solver
-
-    head = spread_head(24, hidden_size=32, vocabulary=300)
-    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
-    fused(head, TrimSFT(), "triton", skip_below=HIGH)
-    fused(head, TrimSFTEasy(), "triton", skip_below=HIGH)
-    fused(head, TrimSFT(), "triton", skip_below=HIGH, low_memory=True)
-    assert looks == [True, True, True]
-    torch.use_deterministic_algorithms(True)
-    try:
-        fused(head, TrimSFT(), "triton", skip_below=HIGH)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    fused(head, TrimSFT(), "triton", skip_below=HIGH)
-    assert looks[3:] == [True, False]
 
 
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)

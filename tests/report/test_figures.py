@@ -75,7 +75,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "ablation": (3.3, ablation),
     "beside": (6.6, lambda table: figures.ablation_curves(OURS, baseline=60.0, paper=(THEIRS, 15.5))),
     "weighting": (6.0, lambda table: figures.weighting_functions()),
-    "objectives": (9.0, lambda table: figures.objective_curves()),
+    "objectives": (6.2, lambda table: figures.objective_curves()),
 }
 """With their widths in inches: a column, or a page of two."""
 

@@ -196,14 +196,14 @@ def test_compare_shows_both_tables_or_writes_them() -> None:
     for name, correct in (("sft", [1, 2, 3]), ("trim", [6, 7, 8]), ("b/trim", [6, 7, 8])):
         evaluated(name, correct)
     shown = run("compare", "sft", "trim")
-    assert shown.exit_code == 0 and "difference to sft" in shown.stdout and "+62.5" in shown.stdout
+    assert shown.exit_code == 0 and "Difference to sft" in shown.stdout and "+62.5" in shown.stdout
     assert run("compare", "sft", "trim", "--format", "markdown", "--out", "c.md").stdout == ""
     text = Path("c.md").read_text()
-    assert "| trim | amc | 3 | 25.0 | 87.5 |" in text and "**average (%)**" in text
+    assert "| trim | amc | average (%) | 3 | 25.0 | 87.5 |" in text and "**average (%)**" in text
     (told,) = json.loads(run("compare", "sft", "trim", "--format", "json", "--metric", "pass@8").stdout)
     assert told["metric"] == "pass@8" and told["candidate"] == "trim"
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("b/trim")), benchmark=("amc",)))
-    assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"]
+    assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"] * 2  # sampled, and greedily
     assert compared.comparisons[0].difference.value == pytest.approx(0.625)
 
 
@@ -266,17 +266,14 @@ def test_scores_by_other_graders_are_refused_and_older_ones_named() -> None:
     assert any("another version of the grader than this one (trim, trim)" in note for note in notes)
 
 
-def test_scores_by_subject_and_notes_of_the_grader_are_shown() -> None:
+def test_notes_of_the_grader_are_shown() -> None:
     for name, correct in (("sft", [0, 4, 8]), ("trim", [8, 4, 8])):
         evaluated(name, correct)
         path = Path(name, "eval/amc/scores.json")
         record = json.loads(path.read_text())
-        group = {"problems": 2, "average": record["average"], "greedy": None}
-        record |= {"format": 2, "groups": {"subject": {"Algebra": group}}}
         record["grader"]["notes"] = ["all samples of 3 problems are the same"]
         path.write_text(json.dumps(record))
     shown = run("compare", "sft", "trim", "--format", "markdown").stdout
-    assert "amc by subject: average (%)" in shown and "| Algebra | 2 | 50.0 " in shown
     assert "trim, amc: all samples of 3 problems are the same." in shown
 
 
@@ -285,13 +282,10 @@ def ask(folder: str, problems: dict[str, str]) -> None:
     Path(folder, "eval/amc/problems.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def test_problems_are_matched_by_what_they_say() -> None:
+def test_other_problems_under_the_same_ids_are_refused() -> None:
     evaluated("sft", [0, 4, 8])
     evaluated("trim", [8, 4, 0])
     ask("sft", {"p000": "one", "p001": "two", "p002": "three"})
-    ask("trim", {"p000": "three", "p001": "two", "p002": "one"})  # the same problems under other ids
-    (one,) = compare(CompareSettings(runs=(Path("sft"), Path("trim")))).comparisons
-    assert (one.higher, one.lower, one.better, one.worse) == (0, 0, (), ())
     ask("trim", {"p000": "one", "p001": "another", "p002": "three"})
     result = run("compare", "sft", "trim")
     assert result.exit_code == 2 and result.stderr.count("\n") == 1

@@ -103,7 +103,7 @@ def test_a_wrong_step_that_the_model_expects_is_no_story(tmp_path) -> None:
             ["SFT c", "TrimSFT b", "AutoTrim a"],
         ),
         ({"a": "objective: auto-trim", "c": "objective: sft"}, ["SFT c", "AutoTrim a"]),
-        ({"a": "objective: my_module:Mine", "b": "objective: rho-1"}, ["SFT", "TrimSFT"]),  # not weighed here
+        ({"a": "objective: my_module:Mine", "b": "objective: infosft"}, ["SFT", "TrimSFT"]),  # not weighed here
     ],
 )
 def test_which_are_held_against_each_other(tmp_path, configs, expected) -> None:

@@ -70,9 +70,7 @@ def test_a_table_has_the_labels_of_the_training(form, options, model, tmp_path) 
     tokenizer, data = make_tokenizer(), write(tmp_path / "train.jsonl", FORMS[form])
     config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **options})
     given, _ = load_training_data(DataConfig(dataset_name=data, system_prompt=None), tokenizer, with_eval=False)
-    labels = trained(
-        TrimSFTTrainer(model, config, train_dataset=given.dataset, processing_class=tokenizer).train_dataset
-    )
+    labels = trained(TrimSFTTrainer(model, config, train_dataset=given, processing_class=tokenizer).train_dataset)
     assert any(labels)
     # from the file, as the command reads it, and from rows in memory
     for number, rows in enumerate((TokenSettings(models=("m",), data=data).read()[0], FORMS[form])):

@@ -170,7 +170,7 @@ def test_a_run_is_rendered_as_it_was_trained(folder, tmp_path) -> None:
         metadata = read_token_table(path).metadata
         return [metadata[name] for name in ("template", "system_prompt", "max_length")]
 
-    plain = trained_run(folder, tmp_path / "a", template="boxed", system_prompt="Think.", max_length=90)
+    plain = trained_run(folder, tmp_path / "a", template="plain", system_prompt="Think.", max_length=90)
     assert rendering(plain) == ["plain", "Think.", 90]
     assert read_token_table(tmp_path / "t.parquet").metadata["prompts"][0].startswith("Think.\n")
     assert rendering(plain, system_prompt="", max_length=0) == ["plain", "", None]

@@ -22,8 +22,8 @@ from trimsft import lab
 from trimsft.data.encode import encode_prompts, encode_texts
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.head import IGNORED
-from trimsft.lab.arithmetic import TIERS, draw_problems
-from trimsft.lab.styles import STYLES, TARGET, UNFAMILIAR, write_solution
+from trimsft.lab.task import TIERS, draw_problems, write_solution
+from trimsft.lab.wording import STYLES, TARGET, UNFAMILIAR
 
 FEW = ["--size", "tiny", "--examples", "300", "--batch-tokens", "1024", "--processes", "1", "--steps", "60"]
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.lab.arithmetic import TIERS, LabProblem, draw_problems
-from trimsft.lab.styles import FAMILIAR, NEAR, TARGET, Solution, write_solution
+from trimsft.lab.task import NEAR, TIERS, LabProblem, Solution, draw_problems, write_solution
+from trimsft.lab.wording import FAMILIAR, TARGET
 from trimsft.options import check_options, option
 
 from .tokenizer import EOS, build_backend, render_prompt

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.lab.arithmetic import TIERS, LabProblem
-from trimsft.lab.data import benchmark
-from trimsft.lab.styles import TARGET, write_solution
+from trimsft.lab.task import TIERS, LabProblem, benchmark, write_solution
+from trimsft.lab.wording import TARGET
 
 from .tokenizer import render_prompt, split
 

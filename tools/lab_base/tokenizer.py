@@ -21,8 +21,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from trimsft.data.templates import SYSTEM_PROMPT
-from trimsft.lab.arithmetic import TIERS, draw_problems
-from trimsft.lab.styles import FILLER, STYLES, write_solution
+from trimsft.lab.task import TIERS, draw_problems, write_solution
+from trimsft.lab.wording import FILLER, STYLES
 
 PAD, EOS = "<pad>", "<eos>"
 CHAT_TEMPLATE = (

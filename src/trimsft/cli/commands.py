@@ -19,7 +19,7 @@ import typer
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study
 from trimsft.cli.doctor import doctor
-from trimsft.cli.from_settings import command_of, flags_of
+from trimsft.cli.from_settings import NumbersCommand, command_of, flags_of
 from trimsft.cli.terminal import (
     JsonFlag,
     called,
@@ -241,12 +241,14 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     """Sample, grade and score the answers of a model.
 
     8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
-    is recorded is never generated again. A record may grow (samples, greedy, limit); other settings are refused.
+    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit); other settings are
+    refused.
 
     \b
     Examples:
       trimsft eval runs/trim -b math500 -b gsm8k
       trimsft eval ./model -b problems.jsonl --problem-column question
+      trimsft eval runs/trim -b lab-easy --temperatures 0.6 0.3
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
@@ -285,12 +287,10 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         typer.echo(json.dumps(evaluated.as_json()))
         return
     from trimsft.evaluate.scores import read_scores
-    from trimsft.report.score_tables import group_tables, summary_table
+    from trimsft.report.score_tables import summary_table
 
-    name = Path(settings.model).name
-    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
     graders = [read_scores(folder / score.benchmark).grader for score in evaluated.scores]
-    print_tables([summary_table(evaluated.scores, name, graders), *groups])
+    print_tables([summary_table(evaluated.scores, Path(settings.model).name, graders)])
     if not is_quiet():
         typer.echo(f"Recorded in {folder}", err=True)
 
@@ -299,8 +299,9 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
 def compare(settings: CompareSettings, *, as_json: JsonFlag = False) -> None:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run, with 95 % intervals and sign-flip p-values that are corrected for the
-    number of comparisons. Benchmarks that a run has no scores of are left out, and named.
+    Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
+    is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
+    Benchmarks that a run has no scores of are left out, and named.
 
     \b
     Examples:
@@ -515,7 +516,7 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look a
 data_app.command("preview", context_settings=ANY_FIELD)(preview)
 app.add_typer(data_app, name="data")
 app.command("recipes")(recipes)
-app.command("eval")(evaluate)
+app.command("eval", cls=NumbersCommand)(evaluate)
 app.command("compare")(compare)
 app.command("tokens")(tokens)
 app.command("audit")(audit)

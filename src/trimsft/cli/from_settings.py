@@ -9,6 +9,7 @@ What the function takes beyond the settings are options of the command alone. Er
 
 import dataclasses
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from trimsft.cli.terminal import QuietFlag, ending
 from trimsft.errors import UsageError
@@ -132,7 +134,7 @@ def _plain_type(hint: Any) -> Any:
 def _typer_option(name: str, kind: Any, known: Option) -> Any:
     more: dict[str, Any] = {"help": known.help + (f" One of: {', '.join(known.choices)}." if known.choices else "")}
     for number, metavar in ((int, "N"), (float, "NUMBER")):
-        if kind in (number, number | None):
+        if kind in (number, number | None, list[number]):  # type: ignore[valid-type]
             more |= {"parser": _number(_flag(name, known), number), "metavar": metavar}
     if kind in (str, str | None, list[str]):
         more["metavar"] = known.metavar or ("NAME" if known.choices else "TEXT")
@@ -141,6 +143,28 @@ def _typer_option(name: str, kind: Any, known: Option) -> Any:
     if known.argument is not None:
         return typer.Argument(**{**more, "metavar": known.argument, "show_default": False})
     return typer.Option(*known.flags, **more)
+
+
+class NumbersCommand(TyperCommand):
+    """A command whose options of several numbers take them behind one flag: --temperatures 0.6 0.3."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the flag before each further number, as click reads it."""
+        lists = {
+            flag
+            for one in self.params
+            if getattr(one, "multiple", False) and one.metavar == "NUMBER"
+            for flag in one.opts
+        }
+        words: list[str] = []
+        flag = None
+        for word in args:
+            if flag is not None and re.fullmatch(r"[0-9.]+", word):
+                words += [word] if words[-1] == flag else [flag, word]
+                continue
+            flag = word if word in lists else None
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def _number(flag: str, kind: type) -> Callable[[Any], Any]:

@@ -4,7 +4,6 @@
     solution            It is \\boxed{2}.
     input_ids           prompt tokens | It     is     \\boxed{2}. <eos>
     labels              -100 ... -100 | It     is     \\boxed{2}. <eos>
-    reference_logprobs  nan  ...  nan | -0.11  -0.02  ...              where a reference model is named
 
 Rows in a form of TRL's are tokenised by `trimsft.data.chat`. Training, the token table and evaluation all go through
 these functions. Nothing heavy is imported before they are called.
@@ -25,28 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder
-from trimsft.data.formats import FORMS, PAIR, as_known_rows, is_nothing
-from trimsft.data.load import (
-    DataConfig,
-    Kind,
-    OverlapReport,
-    find_overlap,
-    is_text,
-    kind_of,
-    load_rows,
-    log,
-    plain_rows,
-    read_benchmarks,
-)
+from trimsft.data.formats import FORMS, PAIR, as_known_rows, find_form, is_nothing
+from trimsft.data.load import DataConfig, is_text, load_rows, log
+from trimsft.data.overlap import find_overlap, read_benchmarks
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, UsageError, and_more, counted, one_line
+from trimsft.errors import DataError, UsageError, counted
 from trimsft.hub import asking_hub, not_loaded
-from trimsft.runs.parsing import parse_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-COLUMN = "reference_logprobs"
 
 
 def load_tokenizer(
@@ -214,57 +200,42 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) ->
     form, known = as_known_rows(islice(rows, limit))
     if not known:
         raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
-    is_pair = form == PAIR
-    for name in FORMS[form]:
-        values = [row.get(name) for row in known]
-        bad = [at for at, value in enumerate(values) if (not is_text(value) if is_pair else is_nothing(value))]
-        if bad:
-            problem = f"row {bad[0]} has no {'text' if is_pair else 'value'} as {name}{and_more(len(bad), 'rows')}"
-            hint = "it must be valid text that is not blank" if is_pair else "every row needs one"
-            raise DataError(problem, field="rows", value=values[bad[0]], hint=hint)
+    for number, row in enumerate(known):
+        for name in FORMS[form]:
+            if not is_text(row.get(name)) if form == PAIR else is_nothing(row.get(name)):
+                raise DataError(f"row {number} has no text as {name}", field="rows", value=row.get(name))
     return known
 
 
 # ---- the trainer's data
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Data as the trainer takes it, and what was noticed on the way."""
-
-    dataset: Dataset
-    overlap: OverlapReport | None
-    """Overlap with the benchmarks, where a folder of them was named; counted before any row is dropped."""
-    kind: Kind  # problem-solution: tokenised here; trl: in a form that TRL tokenises itself, passed on as it is
-
-
-def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Encoded, Encoded | None]:
-    """Do everything between the settings and the trainer; only training rows are compared with benchmarks."""
+def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Dataset, Dataset | None]:
+    """Return the rows to train and to evaluate on: problems and solutions as tokens, TRL's forms as they are."""
     # before any row is read: a wrong folder should not cost a download
     benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
-    if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        names = ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference")
+    if find_form(rows.column_names) != PAIR:
+        names = ("template", "system_prompt", "benchmarks_dir")
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
-    if config.reference is not None and with_eval:
-        problem = "has no log-probabilities for an evaluation"
-        raise DataError(problem, field="reference", value=config.reference, hint="set eval_strategy to 'no'")
-    overlap = None
     if benchmarks is not None:
-        overlap = find_overlap(rows[config.problem_column], benchmarks)
-        (log.warning if overlap.rows else log.info)("overlap: %s", overlap)
+        overlap = find_overlap(rows["problem"], benchmarks)
+        inside = sorted({row for found in overlap.values() for row in found})
+        counts = ", ".join(f"{name} {len(found):,}" for name, found in overlap.items())
+        listed = ", ".join(map(str, inside[:5])) + (", ..." if len(inside) > 5 else "")
+        told = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({counts})"
+        (log.warning if inside else log.info)("overlap: %s%s", told, f": rows {listed}" if inside else "")
+        if config.drop_overlap and len(inside) == len(rows):
+            raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
         if config.drop_overlap:
-            if len(overlap.rows) == len(rows):
-                raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-            rows = rows.select(sorted(set(range(len(rows))) - set(overlap.rows)))
-
-    def encoded(rows: Dataset, overlap: OverlapReport | None, name: str) -> Encoded:
-        kind = kind_of(rows.column_names, config, name)
-        return Encoded(rows if kind == "trl" else encode(rows, tokenizer, config), overlap, kind)
-
-    train = encoded(rows, overlap, config.dataset_name)
-    return train, None if test_rows is None else encoded(test_rows, None, "evaluation data")
+            rows = rows.select(sorted(set(range(len(rows))) - set(inside)))
+    sets = [
+        encode(one, tokenizer, config) if find_form(one.column_names) == PAIR else one
+        for one in (rows, test_rows)
+        if one is not None
+    ]
+    return sets[0], None if test_rows is None else sets[1]
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
@@ -286,15 +257,14 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
     if isinstance(rows, Dataset):  # the cache's key would not see that this code has changed
         options = {"load_from_cache_file": False, "desc": "Tokenising"}
     ids = List(Value("int32"))
-    encoded = rows.map(
+    return rows.map(
         as_labels,
         batched=True,
-        input_columns=list(config.pair),
+        input_columns=list(FORMS[PAIR]),
         remove_columns=rows.column_names,
         features=Features({"input_ids": ids, "labels": ids}),
         **options,
     )
-    return encoded if config.reference is None else _with_reference(encoded, rows, config, template)
 
 
 # ---- lengths
@@ -320,19 +290,19 @@ class LengthReport:
     max_length: int | None
 
     def __str__(self) -> str:
-        says = [
+        text = (
             f"{counted(self.rows, 'row')}, {counted(self.tokens, 'token')} (median {self.median:,g}, longest "
             f"{self.longest:,}), of which {self.trained_tokens:,} are trained."
-        ]
+        )
         if self.truncated:
             cut = f"{counted(self.truncated, 'row')} by {counted(self.truncated_tokens, 'token')}"
-            says.append(f"max_length={self.max_length} cuts {cut}.")
+            text += f" max_length={self.max_length} cuts {cut}."
         elif self.max_length is not None:
-            says.append(f"None is longer than max_length={self.max_length}.")
+            text += f" None is longer than max_length={self.max_length}."
         if self.dropped:
             keep, add = ("keeps", "adds") if self.dropped == 1 else ("keep", "add")
-            says.append(f"{counted(self.dropped, 'row')} {keep} no trained token and {add} nothing.")
-        return " ".join(says)
+            text += f" {counted(self.dropped, 'row')} {keep} no trained token and {add} nothing."
+        return text
 
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
@@ -341,16 +311,10 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
 
     from trimsft.head import IGNORED
 
-    names = ["input_ids", "labels"]
-    if missing := [name for name in names if name not in dataset.column_names]:
-        problem = f"no column {' and '.join(missing)} among {', '.join(dataset.column_names)}"
-        raise DataError(problem, field="dataset", hint="tokenise it first")
     lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for table in dataset.with_format("arrow").iter(batch_size=10_000):
-        if any(table[name].null_count or not hasattr(table[name].type, "value_type") for name in names):
-            raise DataError("input_ids and labels must be lists of whole numbers", field="dataset")
-        ids, sizes = (pc.list_value_length(table[name]).to_numpy().astype(np.int64) for name in names)
-        if not np.array_equal(ids, sizes):
+        sizes = pc.list_value_length(table["labels"]).to_numpy().astype(np.int64)
+        if not np.array_equal(pc.list_value_length(table["input_ids"]).to_numpy(), sizes):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
         starts = np.cumsum(sizes) - sizes
         low, high = kept_window(sizes, max_length, keep)
@@ -374,11 +338,6 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
     )
 
 
-# ---- log-probabilities of a reference model, from a table that `trimsft tokens` has made
-
-_AGAIN = "make it again of these rows: trimsft tokens REFERENCE --data DATA"
-
-
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
     digest = hashlib.sha256()
@@ -386,58 +345,3 @@ def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
         content = [row["problem"], row["solution"]] if "problem" in row else row
         digest.update(json.dumps(content, sort_keys=True, default=str).encode())
     return digest.hexdigest()
-
-
-def table_of(reference: str) -> Path:
-    """Return the table that a setting names: a file, or the one in a run directory."""
-    path = Path(reference).expanduser()
-    table = path / "tokens.parquet" if path.is_dir() else path
-    if not table.is_file():
-        hint = "trimsft tokens REFERENCE --data DATA makes one"
-        raise DataError("there is no such token table", field="reference", value=str(table), hint=hint)
-    return table
-
-
-def _with_reference(encoded: Dataset, rows: Dataset, config: DataConfig, template: PromptTemplate) -> Dataset:
-    """Add the column of the reference; the table must be of the same rows, rendered and tokenised alike.
-
-    It may have cut a row at one of its ends; a token that it lacks has nan.
-    """
-    import pyarrow.parquet as pq
-    from datasets import List, Value
-
-    from trimsft.head import IGNORED
-
-    path = table_of(config.reference or "")
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            metadata = parse_json((file.schema_arrow.metadata or {}).get(b"trimsft", b"{}"))
-            data, prompts = metadata.get("data") or {}, metadata.get("prompts") or []
-            example, token_id, nll = (
-                file.read(columns=[name]).column(name).to_numpy() for name in ("example", "token_id", "nll")
-            )
-    except Exception as error:  # Arrow raises whatever the file makes it
-        problem = f"{path} is not readable as a token table ({one_line(error)})"
-        raise DataError(problem, field="reference", hint=_AGAIN) from error
-    plain = plain_rows(rows, config)
-    if data.get("sha256") != fingerprint_rows(plain):
-        problem = f"the table is of other rows than the {len(plain):,} to train on"
-        raise DataError(problem, field="reference", hint=_AGAIN + " with the same sample and seed")
-    rendered = template.render([row["problem"] for row in plain[: len(prompts)]])
-    if any(not prompt.startswith(kept) for kept, prompt in zip(prompts, rendered, strict=True)):  # long ones are cut
-        hint = "make both with the same template and system prompt"
-        raise DataError("the table has other prompts for the same problems", field="reference", hint=hint)
-    cuts_front = metadata.get("truncation_mode") == "keep_end"
-    bounds = np.searchsorted(example, np.arange(len(plain) + 1))
-    values = []
-    for number, labels in enumerate(encoded.with_format("numpy")["labels"]):
-        begin, end = bounds[number : number + 2]
-        places = np.flatnonzero(labels != IGNORED)
-        lost = max(0, len(places) - (end - begin))
-        places = places[lost:] if cuts_front else places[: len(places) - lost]
-        if not np.array_equal(labels[places], token_id[begin:end]):
-            raise DataError(f"the table has other tokens in row {number}", field="reference", hint=_AGAIN)
-        row = np.full(len(labels), np.nan, dtype=np.float32)
-        row[places] = -nll[begin:end]
-        values.append(row)
-    return encoded.add_column(COLUMN, values, feature=List(Value("float32")))

@@ -14,12 +14,9 @@ Nothing heavy is imported here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from trimsft.errors import DataError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Row = dict[str, Any]
 Result = TypeVar("Result")
@@ -43,16 +40,7 @@ _BESIDE = {
     "prompt-completion": ("tools", "chat_template_kwargs"),
     "messages": ("tools", "chat_template_kwargs"),
 }
-"""Columns that change how TRL makes tokens or labels of a row."""
-_HOLDS = {
-    "messages": ("messages",),
-    "prompt": ("text", "messages"),
-    "completion": ("text", "messages"),
-    "text": ("text",),
-    "input_ids": ("token ids",),
-    "labels": ("token ids",),
-}
-"""Contents that TRL can render in each column of its forms."""
+"""Columns that change which tokens a row becomes, or which of them are trained."""
 
 
 def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "solution")) -> str | None:
@@ -68,14 +56,14 @@ def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "sol
     return next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
 
 
-def is_trl(form: str) -> bool:
-    """Return whether TRL tokenises rows of this form, or of the one that they are converted to."""
-    return form in TRL_FORMS or form == "sharegpt"
-
-
 def has_trl_form(columns: Collection[str]) -> bool:
     """Return whether TRL would take rows with these columns, whatever other columns they have."""
     return any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
+
+
+def is_nothing(value: Any) -> bool:
+    """Return whether a column is not filled."""
+    return value is None or (isinstance(value, str | list) and len(value) == 0)
 
 
 # ---- conversion
@@ -95,8 +83,7 @@ def as_known(dataset: Any, where: str) -> Any:
         return dataset
     # by columns of its other forms, TRL would take a row for what it is not
     others = {"prompt", "completion", "messages", "text"} - set(FORMS[form])
-    others &= set(dataset.column_names)
-    return dataset.remove_columns(sorted(others)) if others else dataset
+    return dataset.remove_columns(sorted(others & set(dataset.column_names)))
 
 
 def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
@@ -123,18 +110,10 @@ def _from_alpaca(row: Mapping[str, Any]) -> Row:
     _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
-    solution = row.get("output")
-    return {"problem": problem, "solution": solution if isinstance(solution, str) else None}
+    return {"problem": problem, "solution": row.get("output")}
 
 
-_ROLES = {
-    "system": "system",
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "tool": "tool",
-}
+_ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("system", "user", "assistant", "tool")}
 
 
 def _from_sharegpt(row: Mapping[str, Any]) -> Row:
@@ -158,38 +137,8 @@ def _refuse_more(row: Mapping[str, Any], *names: str) -> None:
     """Refuse columns that the conversion would lose."""
     for name in names:
         if row.get(name):
-            problem = f"{name!r} is not read in this form"
-            raise DataError(problem, hint="write such rows as messages, or remove the column")
+            hint = "write such rows as messages, or remove the column"
+            raise DataError(f"{name!r} is not read in this form", hint=hint)
 
 
 CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
-
-
-# ---- contents of columns
-
-
-def require_types(rows: Dataset, where: str) -> None:
-    """Refuse columns of another type than TRL renders: they would break somewhere inside it."""
-    from datasets import Json
-
-    def content(feature: Any) -> str:
-        inner = getattr(feature, "feature", None)
-        if getattr(feature, "dtype", None) in ("string", "large_string"):
-            return "text"
-        if isinstance(inner, Json) or (isinstance(inner, Mapping) and "role" in inner):
-            return "messages"
-        return "token ids" if str(getattr(inner, "dtype", "")).startswith(("int", "uint")) else ""
-
-    columns = list(FORMS[find_form(rows.column_names) or ""])
-    columns += ["labels"] if "input_ids" in columns and "labels" in rows.column_names else []
-    contents = {name: content(rows.features[name]) for name in columns}
-    for name, kind in contents.items():
-        if kind not in _HOLDS[name]:
-            raise DataError(f"{where}: {name!r} must hold {' or '.join(_HOLDS[name])}, and holds {rows.features[name]}")
-    if "prompt" in contents and len(set(contents.values())) > 1:
-        raise DataError(f"{where}: prompt and completion must both hold text or both messages")
-
-
-def is_nothing(value: Any) -> bool:
-    """Return whether a column is not filled."""
-    return value is None or (isinstance(value, str | list) and len(value) == 0)

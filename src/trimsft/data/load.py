@@ -13,27 +13,14 @@ import io
 import json
 import logging
 import random
-import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.data.formats import (
-    CONVERTERS,
-    FORMS,
-    KNOWN,
-    Row,
-    as_known,
-    as_known_rows,
-    at,
-    find_form,
-    is_nothing,
-    is_trl,
-    require_types,
-)
+from trimsft.data.formats import CONVERTERS, FORMS, KNOWN, PAIR, Row, as_known, as_known_rows, at, find_form, is_nothing
 from trimsft.data.templates import TEMPLATE_NAMES, Rendering, check_template_name
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
 from trimsft.hub import asking_hub
@@ -45,8 +32,6 @@ if TYPE_CHECKING:
 
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz")
-Kind = Literal["problem-solution", "trl"]
 Split = Literal["train", "test"]
 log = logging.getLogger("trimsft")
 
@@ -85,10 +70,7 @@ class DataConfig:
     )
     drop_overlap: bool = _option(False, "Drop the training rows that are benchmark problems.")
     drop_incomplete: bool = _option(
-        False, "Drop and count rows without problem or solution, instead of refusing the data."
-    )
-    reference: str | None = _option(
-        None, "Token table (trimsft tokens) of a reference model over the same rows, or its run, for rho-1, iw-sft, ..."
+        False, "Drop and count rows that lack a column of their form, instead of refusing the data."
     )
 
     def __post_init__(self) -> None:
@@ -99,9 +81,6 @@ class DataConfig:
         if self.drop_overlap and self.benchmarks_dir is None:
             hint = "name the folder of benchmarks"
             raise DataError("has no effect without benchmarks_dir", field="drop_overlap", hint=hint)
-        if self.problem_column == self.solution_column:
-            column, hint = self.solution_column, "name the other one"
-            raise DataError("is the problem_column too", field="solution_column", value=column, hint=hint)
         if not self.dataset_name.strip():
             raise DataError("is missing", field="dataset_name", hint="name a dataset of the hub or a local file")
 
@@ -139,7 +118,7 @@ class RowSettings(Rendering):
     drop_incomplete: bool = option(
         False,
         flags=("--drop-incomplete",),
-        help="Drop and count rows without problem or solution, instead of refusing the data.",
+        help="Drop and count rows that lack a column of their form, instead of refusing the data.",
     )
 
     def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
@@ -148,17 +127,20 @@ class RowSettings(Rendering):
         config = DataConfig(dataset_name=self.data, **{name: getattr(self, name) for name in names}, **sample)
         try:
             loaded = load(config)
-            rows = plain_rows(loaded.rows, config)
+            rows = plain_rows(loaded.rows)
         except TrimSFTError as error:  # by the names of these settings
             error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
             raise
         is_pairs = "problem" in rows[0]
-        for name in ("assistant_only_loss",) if is_pairs else ("template", "system_prompt", "drop_incomplete"):
+        for name in ("assistant_only_loss",) if is_pairs else ("template", "system_prompt"):
             if getattr(self, name) != getattr(type(self), name):
                 where = "problems and solutions" if is_pairs else "rows without problem and solution"
                 problem = f"has no effect on {where} ({self.data})"
                 raise DataError(problem, field=name, value=getattr(self, name), hint="leave it out")
         return rows, loaded
+
+
+# ---- rows of one split
 
 
 @dataclass(frozen=True)
@@ -196,7 +178,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The rows of one split, and where they come from."""
+    """The rows of one split, as problem and solution or in a form of TRL's, and where they come from."""
 
     rows: Dataset
     sources: list[Source]
@@ -211,50 +193,71 @@ def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
 
 def load(config: DataConfig, split: Split = "train") -> Loaded:
     """Return the same with the places of the rows."""
-    if split == "test" and config.dataset_test_file is not None:
-        sources = [read_file(path) for path in list_files(config.dataset_test_file, field="dataset_test_file")]
-    elif not config.is_local:
-        sources = [_ask_hub(config, config.dataset_train_split if split == "train" else config.dataset_test_split)]
-    elif split == "test":
-        hint = "name a file or turn evaluation off"
-        raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
-    else:
-        config.refuse(("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
-        sources = [read_file(path) for path in list_files(config.dataset_name)]
-    kinds = [kind_of(source.columns, config, source.name) for source in sources]
-    if len(set(kinds)) > 1:
-        odd, columns = sources[kinds.index("trl")].name, f"{config.problem_column!r} and {config.solution_column!r}"
-        raise DataError(f"{odd}: no columns {columns}, which other files here have")
-    if kinds[0] == "trl":
-        rows = _join([_converted(source, config) for source in sources])
-        numbers: Sequence[int] = range(len(rows))
-    else:
-        rows, numbers = _join_pairs(sources, config)
+    sources = _read_sources(config, split)
+    known = [_in_known_form(source, config) for source in sources]
+    form, fits, bad = find_form(known[0].columns) or "", list[bool](), list[str]()
+    for source in known:
+        if find_form(source.columns) != form:
+            raise DataError(f"{source.name}: its rows are not of the form {form}, as those of {known[0].name} are")
+        for place, values in zip(source.places, zip(*map(source.column, FORMS[form]), strict=True), strict=True):
+            fits.append(all(map(is_text, values)) if form == PAIR else not any(map(is_nothing, values)))
+            bad += [] if fits[-1] else [place]
+    if bad:
+        names = config.pair if find_form(sources[0].columns, config.pair) == PAIR else FORMS[form]
+        problem = f"{bad[0]}: {' or '.join(map(repr, names))} is missing or blank{and_more(len(bad), 'rows')}"
+        if not any(fits):
+            raise DataError(f"{problem}: no row is left")
+        if not config.drop_incomplete:
+            raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
+        log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(fits):,}", problem)
+    rows, numbers = _as_table(known, fits), list(compress(count(), fits))
     chosen = _sample(len(rows), config) if split == "train" else None
     if chosen is not None:
         rows, numbers = rows.select(chosen), [numbers[row] for row in chosen]
     return Loaded(rows, sources, numbers)
 
 
-def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
-    """Return whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
-    form = find_form(columns, config.pair)
-    if form is not None:
-        return "trl" if is_trl(form) else "problem-solution"
-    missing = [name for name in ("problem_column", "solution_column") if getattr(config, name) not in columns]
-    absent = " or ".join(repr(getattr(config, name)) for name in missing)
-    problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
-    raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
+def _in_known_form(source: Source, config: DataConfig) -> Source:
+    """Return rows as problem and solution, or in a form of TRL's; refuse those of none."""
+    form = find_form(source.columns, config.pair)
+    if form is None:
+        missing = [
+            name for name in ("problem_column", "solution_column") if getattr(config, name) not in source.columns
+        ]
+        absent = " or ".join(repr(getattr(config, name)) for name in missing)
+        problem = f"{source.name} has no column {absent}, it has {', '.join(source.columns)}"
+        raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
+    if form in CONVERTERS:
+        places = zip(source.places, source.records, strict=True)
+        return replace(source, records=[at(place, CONVERTERS[form], row) for place, row in places])
+    if form != PAIR:
+        return source
+    # other columns need not fit into a table
+    if isinstance(source.records, list):
+        problems, solutions = map(source.column, config.pair)
+        pairs = zip(problems, solutions, strict=True)
+        return replace(source, records=[dict(zip(FORMS[PAIR], pair, strict=True)) for pair in pairs])
+    table = source.records.select_columns(list(config.pair))
+    return replace(source, records=table.rename_columns(dict(zip(config.pair, FORMS[PAIR], strict=True))))
 
 
-def plain_rows(rows: Dataset, config: DataConfig) -> list[Row]:
-    """Return loaded rows as token tables take them: problem and solution, or the columns of a form of TRL's."""
-    if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        if images := {"image", "images"} & set(rows.column_names):
-            raise DataError(f"rows with the column {images.pop()!r} have no token table", field="dataset_name")
-        return as_known_rows(rows)[1]
-    pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
-    return [{"problem": problem, "solution": solution} for problem, solution in pairs]
+def _read_sources(config: DataConfig, split: Split) -> list[Source]:
+    if split == "test" and config.dataset_test_file is not None:
+        return [read_file(path) for path in list_files(config.dataset_test_file, field="dataset_test_file")]
+    if not config.is_local:
+        return [_ask_hub(config, config.dataset_train_split if split == "train" else config.dataset_test_split)]
+    if split == "test":
+        hint = "name a file or turn evaluation off"
+        raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
+    config.refuse(("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
+    return [read_file(path) for path in list_files(config.dataset_name)]
+
+
+def plain_rows(rows: Dataset) -> list[Row]:
+    """Return loaded rows as token tables take them: in the columns of their form alone."""
+    if images := {"image", "images"} & set(rows.column_names):
+        raise DataError(f"rows with the column {images.pop()!r} have no token table", field="dataset_name")
+    return as_known_rows(rows)[1]
 
 
 def _ask_hub(config: DataConfig, split: str) -> Source:
@@ -277,73 +280,25 @@ def _ask_hub(config: DataConfig, split: str) -> Source:
     return Source(f"{name} ({split})", rows, range(len(rows)), "row")
 
 
-def _converted(source: Source, config: DataConfig) -> Source:
-    convert = CONVERTERS.get(find_form(source.columns, config.pair) or "")
-    if convert is None:
-        return source
-    return replace(
-        source, records=[at(place, convert, row) for place, row in zip(source.places, source.records, strict=True)]
-    )
-
-
-def _join_pairs(sources: list[Source], config: DataConfig) -> tuple[Dataset, list[int]]:
-    """Return problems and solutions only, since other columns need not fit into a table, and the rows' numbers."""
-    from datasets import Dataset, Features, Value, concatenate_datasets
-
-    features = Features({name: Value("string") for name in config.pair})
-    tables, complete, bad = [], [], []
-    for given in sources:
-        source = _converted(given, config)
-        fine = [is_text(one) and is_text(other) for one, other in zip(*map(source.column, config.pair), strict=True)]
-        if isinstance(source.records, Dataset):  # stays on the disk
-            table = source.records.select_columns(list(config.pair))
-            tables.append(table if all(fine) else table.select(compress(range(len(fine)), fine)))
-        else:
-            columns = {name: list(compress(source.column(name), fine)) for name in config.pair}
-            tables.append(Dataset.from_dict(columns, features=features))
-        names = config.pair if source is given else FORMS["alpaca"]
-        lacks = f"{' or '.join(map(repr, names))} is missing, blank or not text"
-        bad += [f"{place}: {lacks}" for place, is_fine in zip(source.places, fine, strict=True) if not is_fine]
-        complete += fine
-    if bad:
-        problem = f"{bad[0]}{and_more(len(bad), 'rows')}"
-        if not any(complete):
-            raise DataError(f"{problem}: no row is left")
-        if not config.drop_incomplete:
-            raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
-        log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(complete):,}", problem)
-    tables = [table if table.features == features else table.cast(features) for table in tables if len(table)]
-    return concatenate_datasets(tables), list(compress(range(len(complete)), complete))
-
-
-def _join(sources: list[Source]) -> Dataset:
-    """Return rows in forms of TRL's with all their columns, in one table."""
+def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
+    """Return the rows of all sources that fit, in one table."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets
 
-    for source in sources:  # a row without what its form needs would break somewhere inside TRL
-        needed, records = FORMS[find_form(source.columns) or ""], source.records
-        if not isinstance(records, list) and not any(records.data.column(name).null_count for name in needed):
-            continue  # a table's own counts say so, without reading it
-        values = zip(*map(source.column, needed), strict=True)
-        empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
-        if empty:
-            more = and_more(len(empty), "rows")
-            raise DataError(f"{empty[0]}: {' or '.join(needed)} is missing or empty{more}")
-    where = ", ".join(source.name for source in sources)
+    names = dict.fromkeys(name for source in sources for name in source.columns)
     try:
-        if all(isinstance(source.records, Dataset) for source in sources):
+        if all(isinstance(source.records, Dataset) for source in sources):  # stays on the disk
             joined = concatenate_datasets([source.records for source in sources])
+            joined = joined if all(fits) else joined.select(compress(count(), fits))
         else:
             # one type for all files, and none that pads tools and arguments with the names of those of other rows
-            records = [record for source in sources for record in source.records]
-            names = dict.fromkeys(name for source in sources for name in source.columns)
-            columns = {name: [record.get(name) for record in records] for name in names}
+            values = {name: [one for source in sources for one in source.column(name)] for name in names}
+            columns = {name: list(compress(values[name], fits)) for name in names}
             joined = Dataset.from_dict(columns, on_mixed_types="use_json")
     except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
+        where = ", ".join(source.name for source in sources)
         raise DataError(f"{where}: rows do not fit into one table ({one_line(error)})") from error
-    require_types(joined, where)
-    return as_known(joined, where)
+    return as_known(joined, sources[0].name)
 
 
 def _sample(rows: int, config: DataConfig) -> list[int] | None:
@@ -381,57 +336,54 @@ def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
         path = Path(name.strip()).expanduser()
         if not name.strip() or not path.exists():
             raise DataError("no such file or folder", field=field, value=name.strip())
-        members = sorted(filter(_is_readable, path.iterdir())) if path.is_dir() else [path]
+        members = [path]
+        if path.is_dir():
+            members = sorted(one for one in path.iterdir() if one.is_file() and _suffix_of(one) and one.name[0] != ".")
         if not members:
             raise DataError(f"the folder holds no file ending in {', '.join(SUFFIXES)}", field=field, value=str(path))
         files += members
     return files
 
 
-def _is_readable(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
-
-
 def read_file(path: Path) -> Source:
     """Return all rows of one file; its name says the format."""
-    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
+    suffix = _suffix_of(path)
     if suffix is None:
         raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
-    read, unit = _READERS[suffix.removesuffix(".gz")]
     try:
-        records, numbers = read(path)
+        if suffix == ".parquet":
+            records: Any = _read_parquet(path)
+            numbers: Sequence[int] = range(len(records))
+        else:
+            text = _decoded(read_unpacked(path), path)
+            records, numbers = _READERS[suffix.removesuffix(".gz")](text, path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     if len(numbers) == 0:
         raise DataError(f"{path}: holds no rows")
-    for number, record in zip(numbers, records if isinstance(records, list) else (), strict=False):
+    unit = {".parquet": "row", ".json": "item"}.get(suffix.removesuffix(".gz"), "line")
+    for number, record in zip(numbers, records, strict=True) if isinstance(records, list) else ():
         if not isinstance(record, dict):
             problem = f"must be an object with named fields, got {type(record).__name__}"
             raise DataError(f"{path}, {unit} {number}: {problem}")
     return Source(str(path), records, numbers, unit)
 
 
-def _read_jsonl(path: Path) -> tuple[list[Row], list[int]]:
-    records, numbers = [], []
-    lines = read_unpacked(path).split(b"\n")  # at \n only: U+2028 within a string stays
-    for number, line in enumerate(lines, start=1):
-        text = _decode(line, path, number)
-        if text.strip():
-            records.append(_parse_json(text, f"{path}, line {number}"))
-            numbers.append(number)
-    return records, numbers
+def _read_jsonl(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
+    # at \n only: U+2028 within a string stays
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    return [_parsed(line, f"{path}, line {number}") for number, line in lines], [number for number, _ in lines]
 
 
-def _read_json(path: Path) -> tuple[list[Row], Sequence[int]]:
-    content = _parse_json(_decode(read_unpacked(path), path), str(path), has_lines=True)
+def _read_json(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
+    content = _parsed(text, str(path))
     items = content.get("data") if isinstance(content, dict) else content
     if not isinstance(items, list):
         raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
     return items, range(1, len(items) + 1)
 
 
-def _read_csv(path: Path) -> tuple[list[Row], list[int]]:
-    text = _decode(read_unpacked(path), path)
+def _read_csv(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
     limit = csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
     reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
     lines = []  # each with the number of its first line: quoted cells may span several
@@ -444,108 +396,51 @@ def _read_csv(path: Path) -> tuple[list[Row], list[int]]:
         raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
     finally:
         csv.field_size_limit(limit)
-    (number, header), *lines = lines or [(1, [])]
+    (_, header), *lines = lines or [(1, [])]
     if len(set(header)) < len(header):
-        raise DataError(f"{path}, line {number}: the header names a column twice: {', '.join(header)}")
+        raise DataError(f"{path}: the header names a column twice: {', '.join(header)}")
     for number, cells in lines:
         if len(cells) != len(header):
             raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
     return [dict(zip(header, cells, strict=True)) for _, cells in lines], [number for number, _ in lines]
 
 
-def _read_parquet(path: Path) -> tuple[Dataset, Sequence[int]]:
+_READERS: dict[str, Callable[[str, Path], tuple[list[Row], Sequence[int]]]] = {
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".csv": _read_csv,
+}
+SUFFIXES = (".parquet", *_READERS, *(f"{suffix}.gz" for suffix in _READERS))
+
+
+def _suffix_of(path: Path) -> str | None:
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
+def _read_parquet(path: Path) -> Dataset:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datasets import Dataset
 
     try:
         # this one file; a dataset reader would look at its neighbours too
-        rows = Dataset(pq.ParquetFile(path, page_checksum_verification=True).read())
+        return Dataset(pq.ParquetFile(path, page_checksum_verification=True).read())
     except pa.ArrowException as error:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
     except ValueError as error:  # a type that datasets has no name for
         raise DataError(f"{path}: cannot be read ({one_line(error)})", hint="remove that column") from error
-    return rows, range(len(rows))
 
 
-_READERS: dict[str, tuple[Callable[[Path], tuple[Any, Sequence[int]]], str]] = {
-    ".jsonl": (_read_jsonl, "line"),
-    ".json": (_read_json, "item"),
-    ".csv": (_read_csv, "line"),
-    ".parquet": (_read_parquet, "row"),
-}
-
-
-def _decode(content: bytes, path: Path, first_line: int = 1) -> str:
+def _decoded(content: bytes, path: Path) -> str:
     try:
-        return content.decode("utf-8-sig" if first_line == 1 else "utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = first_line + error.object.count(b"\n", 0, error.start)
+        line = 1 + error.object.count(b"\n", 0, error.start)
         raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
-def _parse_json(text: str, place: str, *, has_lines: bool = False) -> Any:
+def _parsed(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"{place}, line {error.lineno}" if has_lines else place
-        hint = "one object a line is .jsonl" if has_lines else None
-        raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})", hint=hint) from error
-    except (RecursionError, ValueError) as error:  # the latter of an integer with thousands of digits
-        reason = "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
-        raise DataError(f"{place}: not usable JSON ({reason})") from error
-
-
-# ---- overlap with benchmarks
-
-
-@dataclass(frozen=True)
-class OverlapReport:
-    """Which training problems are benchmark problems: equal once lower-cased and without all but letters and digits.
-
-    >>> print(find_overlap(["What is 1+1?", "Find $x$."], {"toy": ["what is 1 + 1"], "other": ["Find $y$."]}))
-    1 of 2 training problems is also a benchmark problem (toy 1, other 0): row 0
-    """
-
-    checked: int
-    per_benchmark: dict[str, int]  # training problems in each benchmark; one problem may be in several
-    rows: tuple[int, ...]  # rows of the training data, after sampling, that are in any benchmark; from 0
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{name} {count:,}" for name, count in self.per_benchmark.items())
-        if not self.rows:
-            return f"none of {self.checked:,} training problems is also a benchmark problem ({counts})"
-        shown = ", ".join(map(str, self.rows[:5])) + (", ..." if len(self.rows) > 5 else "")
-        verb, s = ("is also a benchmark problem", "") if len(self.rows) == 1 else ("are also benchmark problems", "s")
-        return f"{len(self.rows):,} of {self.checked:,} training problems {verb} ({counts}): row{s} {shown}"
-
-
-def find_overlap(problems: Iterable[str], benchmarks: Mapping[str, Iterable[str]]) -> OverlapReport:
-    """Compare every training problem with every problem of every benchmark."""
-
-    def bare(text: str) -> str:
-        return re.sub(r"[\W_]+", "", text.lower())
-
-    # a problem of symbols alone is nothing to compare by
-    known = {name: set(map(bare, texts)) - {""} for name, texts in benchmarks.items()}
-    trained = list(map(bare, problems))
-    counts = {name: sum(problem in texts for problem in trained) for name, texts in known.items()}
-    anywhere = set().union(*known.values())
-    return OverlapReport(len(trained), counts, tuple(row for row, problem in enumerate(trained) if problem in anywhere))
-
-
-def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
-    """Return the field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
-    suffixes = (".jsonl", ".jsonl.gz")
-    files = [path for path in list_files(str(folder), field="benchmarks_dir") if path.name.endswith(suffixes)]
-    if not files:
-        raise DataError("the folder holds no .jsonl file", field="benchmarks_dir", value=str(folder))
-    benchmarks = {}
-    for path in files:
-        source = read_file(path)
-        problems = list(source.column("problem"))
-        for place, problem in zip(source.places, problems, strict=True):
-            if not is_text(problem):
-                raise DataError(f'{place}: no text in the field "problem", which a benchmark needs')
-        benchmarks[path.name.removesuffix(".gz").removesuffix(".jsonl")] = problems
-    return benchmarks
+    except (ValueError, RecursionError) as error:  # the former of an integer with thousands of digits, too
+        raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error

@@ -2,17 +2,13 @@
 
 What the published recipe does (the DFT code that the paper follows, read at commit e153181):
 
-- Training takes the bare problem as the only message, with no instruction added, renders it with the tokenizer's own
-  chat template and generation prompt, and appends solution and eos_token, tokenised apart.
-- No system message is passed, so what stands there is the template's default. For Qwen2.5-Math that is
-  `SYSTEM_PROMPT`. Passing it explicitly changes nothing for those models and gives the others the same instruction.
-- Evaluation uses fixed texts instead, and other ones: the system message is "You are a helpful assistant." and the
-  instruction stands at the end of the user's message. They are `qwen-boxed`, `llama-base-boxed` and `deepseek`
-  (called deepseek-math there) below; `qwen25-math-cot` is the text published for Qwen2.5-Math's instruction models,
-  the same as their chat template with `SYSTEM_PROMPT`. So the recipe evaluates with a prompt it has not trained on;
-  to train on the prompt of evaluation, name that template.
-- Llama's base models have no chat template, and the code contains none for them. The evaluation text for them uses
-  Llama's headers, with every message closed by <|end_of_text|>, their eos.
+- Training renders the bare problem as the only message, with the tokenizer's own chat template and generation prompt,
+  and appends solution and eos_token, tokenised apart. No system message is passed, so the template's default stands
+  there; for Qwen2.5-Math that is `SYSTEM_PROMPT`, which gives other models the same instruction.
+- Evaluation uses fixed texts instead, and other ones, with the instruction at the end of the user's message:
+  `qwen-boxed`, `llama-base-boxed` (every message closed by <|end_of_text|>, Llama's eos) and `deepseek` below. To train
+  on the prompt of evaluation, name its template. `qwen25-math-cot` is the text published for Qwen2.5-Math's
+  instruction models.
 
 `plain` is ours, for base models without a chat template:
 
@@ -139,9 +135,9 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
     "deepseek": TextTemplate("User: ", f"\n{SYSTEM_PROMPT}\n\nAssistant:"),
 }
 
-TEMPLATE_NAMES = ("auto", "chat", "boxed", *TEXT_TEMPLATES)
-"""Names that `template` takes; boxed is plain. In training, auto is chat where the tokenizer has a chat template, else
-plain; in evaluation it follows the family of the tokenizer, see `choose_for_family`."""
+TEMPLATE_NAMES = ("auto", "chat", *TEXT_TEMPLATES)
+"""Names that `template` takes. In training, auto is chat where the tokenizer has a chat template, else plain; in
+evaluation it follows the family of the tokenizer, see `choose_for_family`."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
@@ -159,11 +155,10 @@ def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None)
 
 
 def resolve_template_name(name: str, tokenizer: Any) -> str:
-    """Return the name of the template that is used: never auto, nor boxed."""
+    """Return the name of the template that is used: never auto."""
     check_template_name(name)
-    if name == "auto":
-        return "chat" if getattr(tokenizer, "chat_template", None) else "plain"
-    return "plain" if name == "boxed" else name
+    has_chat = bool(getattr(tokenizer, "chat_template", None))
+    return name if name != "auto" else "chat" if has_chat else "plain"
 
 
 def check_template_name(name: str) -> None:

@@ -185,13 +185,19 @@ def _with_difference(
 
 def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
     """Return s such that every value is a multiple of 1/s and the test can count exactly; None if not known."""
-    both = (a.samples, b.samples)
     kind, _, k = metric.partition("@")
     if kind == "pass":
-        return math.lcm(*(math.comb(samples, int(k)) for samples in both))
-    if metric == "greedy":
-        return 1
-    return None if kind in ("majority", "tokens") else math.lcm(*both)
+        return math.lcm(*(math.comb(score.samples, int(k)) for score in (a, b)))
+    if kind in ("majority", "tokens"):
+        return None
+
+    def count(score: BenchmarkScore) -> int:
+        name = score.known_as(metric)
+        if name in ("greedy", "all_right"):
+            return 1
+        return score.temperature_samples if name.startswith("T=") else score.samples
+
+    return math.lcm(count(a), count(b))
 
 
 def _flips(pairs: Sequence[Pair], values: Sequence[tuple[Array, Array]]) -> list[Flip]:

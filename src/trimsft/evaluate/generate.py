@@ -19,7 +19,7 @@ from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problems import Problem, fingerprint
-from trimsft.evaluate.prompts import Prompts, describe_shots, read_shots
+from trimsft.evaluate.prompts import Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
 from trimsft.evaluate.settings import EvalSettings
 
@@ -50,18 +50,19 @@ class Evaluation:
 
     def wanted(self) -> dict[Key, None]:
         """Return every sample that is asked for, in the order of the problems."""
-        return wanted_keys(self.protocol.samples, self.protocol.greedy, (problem.id for problem in self.problems))
+        return wanted_keys(settings_of(self.benchmark, self.problems, self.protocol), [p.id for p in self.problems])
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """Return the requests for these samples."""
         sampled = _sampling(self.protocol, self.prompts)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
+        at = {None: sampled} | {t: replace(sampled, temperature=t) for t in self.protocol.temperatures}
         prompts = {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
         return {
             key: Request(
                 prompt=prompts[key.problem].text,
                 seed=sample_seed(self.protocol.seed, key),
-                sampling=greedy if key.sample == GREEDY else sampled,
+                sampling=greedy if key.sample == GREEDY else at[key.temperature],
                 tokens=prompts[key.problem].tokens,
                 messages=prompts[key.problem].messages,
             )
@@ -86,14 +87,15 @@ def settings_of(
         prompt = {"template": resolve_template_name(protocol.template, None)} if named else {}
         prompt["system_prompt"] = instruction_of(protocol, problems)
         sampling = {name: getattr(protocol.sampling, name) for name in ("temperature", "top_p", "top_k", "max_tokens")}
-    shots = read_shots(protocol.few_shot) if protocol.few_shot else ()
     return {
         "benchmark": benchmark,
         "problems": {"count": len(problems), "sha256": fingerprint(problems)},
-        "prompt": {**prompt, **describe_shots(shots), "stop": list(protocol.sampling.stop)},
+        "prompt": {**prompt, "stop": list(protocol.sampling.stop)},
         "sampling": sampling,
         "samples": protocol.samples,
         "greedy": protocol.greedy,
+        "temperatures": sorted(map(float, protocol.temperatures)),
+        "temperature_samples": protocol.temperature_samples if protocol.temperatures else 0,
         "seed": protocol.seed,
     }
 
@@ -115,7 +117,8 @@ def _sampling(protocol: EvalSettings, prompts: Prompts) -> Sampling:
 
 def sample_seed(seed: int, key: Key) -> int:
     """Return a seed of 31 bits, which every engine takes; it depends on nothing but its arguments."""
-    digest = hashlib.sha256(f"{seed}\0{key.problem}\0{key.sample}".encode(errors="surrogatepass")).digest()
+    at = "" if key.temperature is None else f"\0{key.temperature:g}"
+    digest = hashlib.sha256(f"{seed}\0{key.problem}\0{key.sample}{at}".encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
@@ -211,7 +214,18 @@ def _ask(
             else:
                 in_a_row = 0
                 text, tokens, finish = completion.text, completion.tokens, completion.finish
-                record.append(Sample(*key, requests[key].seed, text, tokens, finish, shas[key.problem]))
+                record.append(
+                    Sample(
+                        problem=key.problem,
+                        sample=key.sample,
+                        temperature=key.temperature,
+                        seed=requests[key].seed,
+                        text=text,
+                        tokens=tokens,
+                        finish=finish,
+                        prompt_sha=shas[key.problem],
+                    )
+                )
                 progress.generated += 1
                 progress.tokens += completion.tokens
             on_progress(progress)

@@ -3,23 +3,18 @@
 Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be made again at any time. A grade:
 
     {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}",
-     "cluster": 0}
+     "cluster": 0, "temperature": null}
 
-`cluster` says which samples of a problem voted together; null where one abstains or is the greedy one. `graded.json`
-says what the two were made of, so that only what is new is graded, and nothing where nothing is:
-
-    {"kind": "strict", "version": "7", "ignored_rules": [], "problems": 500, "problems_sha256": "0f3c...",
-     "samples_bytes": 9241022, "samples_sha256": "77ab...", "grades_sha256": "...", "scores_sha256": "..."}
+`cluster` says which samples of a problem voted together; null where one abstains, is the greedy one, or of a further
+temperature. `scores.json` says by the fingerprints of both what it was made of: nothing is graded where nothing is new.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
@@ -27,14 +22,12 @@ from operator import attrgetter
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.evaluate.metrics import SampleResult, cluster, summarize
+from trimsft.evaluate.metrics import SampleResult, cluster, parted, summarize
 from trimsft.evaluate.problems import Problem, describe_gradings, grading_fingerprint
-from trimsft.evaluate.samples import Key, Sample, SampleRecord
-from trimsft.evaluate.scores import SCORES, BenchmarkScore, GradedBy, read_scores, score_counts, write_scores
+from trimsft.evaluate.samples import Sample, SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore, GradedBy, Recorded, read_scores, score_counts, write_scores
 from trimsft.grading import Grader
-from trimsft.runs import JsonLines, write_whole
 from trimsft.runs.files import written_beside
-from trimsft.runs.parsing import checked, read_json
 
 GRADES = "grades.jsonl"
 AT_ONCE = 4096  # samples that are graded together, and whose texts are in memory
@@ -50,6 +43,7 @@ class GradeLine:
     status: str
     answer: str | None
     cluster: int | None
+    temperature: float | None = None
 
 
 def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Problem] = ()) -> BenchmarkScore:
@@ -58,160 +52,128 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
     `graded_as` are the same problems with another grading than the record's; from then on it is the record's.
     """
     with record.lock():  # it may not grow meanwhile: the scores would be those of a part
+        _scored_before(record)  # or refuse
         record.change_grading(graded_as)
-        problems, keys = {problem.id: problem for problem in record.problems()}, record.wanted()
-        record.require_complete(keys)
-        before = _Made.read(record.folder)
-        kept = before.grades(record, grader) if before else {}
-        grader.ignored_rules |= set(before.ignored_rules) if before and kept else set()
-        results, note = _results(record, keys, kept, problems, grader)
+        settings, wanted = record.settings(), record.wanted()
+        record.require_complete(wanted)
+        problems = {problem.id: problem for problem in record.problems()}
+        by_problem: dict[str, list[SampleResult]] = {name: [] for name in problems}
+        alike = _Alike()
+        samples = (sample for sample in record if sample.key in wanted)
+        for result in _graded(map(alike.look, samples), problems, grader):
+            by_problem[result.problem].append(result)
+
         scored, statuses = [], Counter[str]()
         with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
-            for name, of_problem in results.items():
-                sampled = [result for result in of_problem if not result.greedy]
-                greedy = next((result for result in of_problem if result.greedy), None)
-                equivalent = partial(grader.equivalent, rules=problems[name].rules)
-                votes = cluster([result.answer for result in sampled], equivalent)
-                scored.append(summarize(name, sampled, greedy, votes))
+            for name, results in by_problem.items():
+                results.sort(key=lambda one: (one.temperature is not None, one.temperature, one.sample))
+                sampled, _, _ = parted(results)
+                answers = [result.answer for result in sampled]
+                votes = cluster(answers, partial(grader.equivalent, rules=problems[name].rules))
+                vote_of = dict(zip(map(id, sampled), votes, strict=True))
+                scored.append(summarize(name, results, votes))
                 statuses.update(result.status for result in sampled)
-                for result, vote in [*([(greedy, None)] if greedy else []), *zip(sampled, votes, strict=True)]:
-                    line = GradeLine(result.problem, result.sample, result.status, result.answer, vote)
+                for one in results:
+                    vote = vote_of.get(id(one))
+                    line = GradeLine(name, one.sample, one.status, one.answer, vote, one.temperature)
                     file.write((json.dumps(asdict(line)) + "\n").encode())
-        name = record.settings()["benchmark"]
+
+        size = record.samples_path.stat().st_size
+        temperature = float(settings["sampling"]["temperature"])
         scored.sort(key=attrgetter("problem"))
-        scores = score_counts(name, scored, statuses, groups=_groups(problems))
-        if note:
-            log.warning(f"{name}: {note}")
-        grading = describe_gradings(problems.values()) if grader.uses_rules else ""
-        ignored = tuple(sorted(grader.ignored_rules))
-        notes = (note,) if note else ()
-        write_scores(record.folder, scores, GradedBy(grader.name, grader.version, ignored, grading, notes))
-        made = _Made.of(record, grader.name, grader.version, ignored)
-        write_whole(record.folder / "graded.json", (json.dumps(asdict(made), indent=1) + "\n").encode())
+        scores = score_counts(settings["benchmark"], scored, statuses, temperature=temperature)
+        if note := alike.note():
+            log.warning(f"{scores.benchmark}: {note}")
+        graded_by = GradedBy(
+            kind=grader.name,
+            version=grader.version,
+            ignored_rules=tuple(sorted(grader.ignored_rules)),
+            grading=describe_gradings(problems.values()) if grader.uses_rules else "",
+            notes=(note,) if note else (),
+            problems_sha256=grading_fingerprint(problems.values()),
+            samples_bytes=size,
+            samples_sha256=_sha256(record.samples_path, size),
+        )
+        write_scores(record.folder, scores, graded_by)
         return scores
 
 
 def scores_as_recorded(record: SampleRecord, kind: str, version: str) -> BenchmarkScore | None:
     """Return the scores of a record in which nothing has changed since they were made; None where something has."""
-    made = _Made.read(record.folder)
-    if made is None or made != _Made.of(record, kind, version, made.ignored_rules):
+    before = _scored_before(record)
+    if before is None:
         return None
-    return read_scores(record.folder).scores
-
-
-def _results(
-    record: SampleRecord,
-    keys: Collection[Key],
-    kept: Mapping[Key, GradeLine],
-    problems: Mapping[str, Problem],
-    grader: Grader,
-) -> tuple[dict[str, list[SampleResult]], str | None]:
-    """Return the graded answers of each problem, and a note where the samples look as if none was drawn."""
-    by_problem: dict[str, list[SampleResult]] = {name: [] for name in problems}
-    rules = {name: problem.rules for name, problem in problems.items()}
-    first: dict[str, int] = {}
-    drawn, differ = 0, False
-
-    def wanted() -> Iterator[Sample]:
-        nonlocal drawn, differ
-        for sample in record:
-            if sample.key in keys:
-                if not sample.greedy:
-                    drawn += 1
-                    differ |= first.setdefault(sample.problem, hash(sample.text)) != hash(sample.text)
-                yield sample
-
-    samples = wanted()
-    while batch := list(islice(samples, AT_ONCE)):
-        new = [sample for sample in batch if sample.key not in kept]
-        items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in new]
-        grades = dict(zip((sample.key for sample in new), grader.grade_many(items), strict=True))
-        for sample in batch:
-            grade = grades.get(sample.key) or kept[sample.key]
-            name = problems[sample.problem].id  # one text for all samples of a problem
-            is_correct, status = grade.status == "correct", sys.intern(grade.status)
-            more = (sample.tokens, sample.truncated, sample.greedy)
-            by_problem[name].append(SampleResult(name, sample.sample, is_correct, status, grade.answer, *more))
-    for of_problem in by_problem.values():
-        of_problem.sort(key=attrgetter("sample"))
-    if differ or len(first) < 2 or drawn < 2 * len(first):
-        return by_problem, None
-    return by_problem, (
-        f"all {drawn // len(first)} samples of each of the {len(first):,} problems are the same text: either "
-        "the model is sure of every word, or what generated them does not sample"
+    scores, grader = before
+    is_same = (
+        (grader.kind, grader.version) == (kind, version)
+        and grader.problems_sha256 == grading_fingerprint(record.problems())
+        and grader.samples_bytes == record.samples_path.stat().st_size
     )
+    return scores if is_same else None
 
 
-def _groups(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
-    """Return what the problems may be told apart by: subject and level, where the benchmark has them."""
-    groups = {
-        name: {problem.id: label for problem in problems.values() if (label := getattr(problem, name)) is not None}
-        for name in ("subject", "level")
-    }
-    return {name: of_problem for name, of_problem in groups.items() if of_problem}
-
-
-@dataclass(frozen=True)
-class _Made:
-    """`graded.json`: the grader, and what it has read and written, by fingerprints."""
-
-    kind: str  # strict, qwen, or the name of the user's own scorer
-    version: str
-    ignored_rules: tuple[str, ...]
-    problems: int
-    problems_sha256: str
-    samples_bytes: int
-    samples_sha256: str
-    grades_sha256: str
-    scores_sha256: str
-
-    @classmethod
-    def read(cls, folder: Path) -> _Made | None:
-        """Return None where there is none that can be read: then all is graded again."""
-        try:
-            return read_json(folder / "graded.json", cls)
-        except (OSError, RunError):
-            return None
-
-    @classmethod
-    def of(cls, record: SampleRecord, kind: str, version: str, ignored_rules: Sequence[str]) -> _Made:
-        """Describe what is in the folder now."""
-        problems, samples = record.problems(), record.samples_path
-        return cls(
-            kind=kind,
-            version=version,
-            ignored_rules=tuple(ignored_rules),
-            problems=len(problems),
-            problems_sha256=grading_fingerprint(problems),
-            samples_bytes=samples.stat().st_size if samples.exists() else 0,
-            samples_sha256=_sha256(samples),
-            grades_sha256=_sha256(record.folder / GRADES),
-            scores_sha256=_sha256(record.folder / SCORES),
+def _scored_before(record: SampleRecord) -> Recorded | None:
+    """Return the scores that are there; samples that have changed since, and were not only added to, are refused."""
+    try:
+        before = read_scores(record.folder)
+    except RunError:  # there are none, or they are damaged: then all is graded again
+        return None
+    if _sha256(record.samples_path, before.grader.samples_bytes) != before.grader.samples_sha256:
+        raise RunError(
+            f"{record.samples_path}: has changed since it was graded, and was only ever added to",
+            hint="restore it, or remove scores.json beside it to have it graded as it is",
         )
-
-    def grades(self, record: SampleRecord, grader: Grader) -> dict[Key, GradeLine]:
-        """Return the grades that still hold; none where grader or their file is another. Samples must be the same."""
-        if _sha256(record.samples_path, self.samples_bytes) != self.samples_sha256:
-            raise RunError(
-                f"{record.samples_path}: has changed since it was graded, and was only ever added to",
-                hint="restore it, or remove graded.json beside it to have it graded as it is",
-            )
-        path = record.folder / GRADES
-        is_same = (
-            (self.kind, self.version) == (grader.name, grader.version)
-            and grading_fingerprint(record.problems()[: self.problems]) == self.problems_sha256
-            and _sha256(path) == self.grades_sha256
-        )
-        lines = (checked(GradeLine, line, where=str(path)) for line in (JsonLines(path) if is_same else ()))
-        return {Key(grade.problem, grade.sample): grade for grade in lines}
+    return before
 
 
-def _sha256(path: Path, most: int = 1 << 62) -> str:
-    """Return the fingerprint of the first `most` bytes of a file; that of nothing where there is no file."""
+def _sha256(path: Path, size: int) -> str:
+    """Return the fingerprint of the first bytes of a file."""
     digest = hashlib.sha256()
-    if path.exists():
-        with open(path, "rb") as file:
-            while most > 0 and (block := file.read(min(most, 2**20))):
-                digest.update(block)
-                most -= len(block)
+    with open(path, "rb") as file:
+        while size > 0 and (block := file.read(min(size, 2**20))):
+            digest.update(block)
+            size -= len(block)
     return digest.hexdigest()
+
+
+def _graded(samples: Iterator[Sample], problems: Mapping[str, Problem], grader: Grader) -> Iterator[SampleResult]:
+    rules = {name: problem.rules for name, problem in problems.items()}
+    while batch := list(islice(samples, AT_ONCE)):
+        items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in batch]
+        for sample, grade in zip(batch, grader.grade_many(items), strict=True):
+            yield SampleResult(
+                problem=problems[sample.problem].id,  # one text for all samples of a problem
+                sample=sample.sample,
+                correct=grade.status == "correct",
+                status=sys.intern(grade.status),
+                answer=grade.answer,
+                tokens=sample.tokens,
+                truncated=sample.truncated,
+                greedy=sample.greedy,
+                temperature=sample.temperature,
+            )
+
+
+class _Alike:
+    """Notices samples that look as if none was drawn."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self._drawn, self._differ = 0, False
+
+    def look(self, sample: Sample) -> Sample:
+        if not sample.greedy and sample.temperature is None:
+            self._drawn += 1
+            text = hash(sample.text)
+            self._differ |= self._first.setdefault(sample.problem, text) != text
+        return sample
+
+    def note(self) -> str | None:
+        """Return what is to be said where all samples of every problem are the same text."""
+        problems = len(self._first)
+        if self._differ or problems < 2 or self._drawn < 2 * problems:
+            return None
+        return (
+            f"all {self._drawn // problems} samples of each of the {problems:,} problems are the same text: either "
+            "the model is sure of every word, or what generated them does not sample"
+        )

@@ -14,18 +14,19 @@ One line of `scores.json` for a problem with 8 samples: 5 correct ones that agre
 1 that was cut off before it answered.
 
     {"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], "no_answer": 1, "truncated": 1,
-     "tokens": 1604, "greedy": true, "mixed": false}
+     "tokens": 1604, "greedy": true, "mixed": false, "samples_at": 4, "correct_at": {"0.6": 3}}
 
-Metrics, by name: average, pass@k and majority@k for k up to the number of samples, greedy, no_answer, truncated (shares
-of the samples), tokens (mean length).
+Metrics, by name: average, pass@k and majority@k for k up to the number of samples, all_right (share of problems with
+all samples right), greedy, T=0.6 (the average at a further temperature), no_answer, truncated (shares of the samples),
+tokens (mean length).
 """
 
 import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -178,6 +179,7 @@ class SampleResult:
     tokens: int
     truncated: bool  # whether generation ended at the length limit
     greedy: bool = False  # decoded greedily: reported on its own, never mixed with the samples
+    temperature: float | None = None  # of a further temperature: likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +197,19 @@ class ProblemScore:
     tokens: int  # sum over all samples
     greedy: bool | None  # whether greedy decoding was correct; None where it was not run
     mixed: bool  # whether some cluster holds answers with different grades
+    samples_at: int = 0  # at each of the further temperatures
+    correct_at: dict[float, int] = field(default_factory=dict)
 
 
-def summarize(
-    problem: str, sampled: Sequence[SampleResult], greedy: SampleResult | None, clusters: Sequence[int | None]
-) -> ProblemScore:
-    """Count the answers of a problem; each cluster of them is graded by its representative.
+def summarize(problem: str, results: Sequence[SampleResult], clusters: Sequence[int | None]) -> ProblemScore:
+    """Count the answers of a problem; each cluster of the samples is graded by its representative.
 
     The vote elects an answer, and that answer is the representative: the most frequent text of the winning cluster. Its
     grade decides, also where other members were graded differently, as happens because the grader's equivalence is not
     transitive; `mixed` reports that, and only then can majority@1 differ from the average. Equal texts graded
     differently (a timeout) count as correct where one of them was.
     """
+    sampled, greedy, further = parted(results)
     answers = [sample.answer for sample in sampled]
     correct_texts = {sample.answer for sample in sampled if sample.correct}
     sizes: dict[bool, list[int]] = {True: [], False: []}
@@ -224,16 +227,39 @@ def summarize(
         tokens=sum(sample.tokens for sample in sampled),
         greedy=None if greedy is None else greedy.correct,
         mixed=len(graded) > len({number for number, _ in graded}),
+        samples_at=min(map(len, further.values()), default=0),
+        correct_at={at: sum(sample.correct for sample in drawn) for at, drawn in further.items()},
     )
 
 
-def metric_names(samples: int, *, greedy: bool) -> list[str]:
+def parted(
+    results: Sequence[SampleResult],
+) -> tuple[list[SampleResult], SampleResult | None, dict[float, list[SampleResult]]]:
+    """Split the results of a problem into samples, the greedy one, and those of each further temperature."""
+    further: dict[float, list[SampleResult]] = {}
+    for result in results:
+        if result.temperature is not None:
+            further.setdefault(result.temperature, []).append(result)
+    sampled = [result for result in results if result.temperature is None and not result.greedy]
+    return sampled, next((result for result in results if result.greedy), None), dict(sorted(further.items()))
+
+
+def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = ()) -> list[str]:
     """List every metric that this many samples a problem allow."""
     if not samples:
         return ["greedy"]
-    ks = range(1, samples + 1)
-    votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in ks]
-    return ["average", *votes, *(["greedy"] if greedy else []), "no_answer", "truncated", "tokens"]
+    votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in range(1, samples + 1)]
+    further = [f"T={temperature:g}" for temperature in temperatures]
+    return [
+        "average",
+        "all_right",
+        *votes,
+        *(["greedy"] if greedy else []),
+        *further,
+        "no_answer",
+        "truncated",
+        "tokens",
+    ]
 
 
 def metric_bounds(metric: str) -> Bounds:
@@ -251,6 +277,7 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     """Return the metric of each problem, in order."""
     samples = min(problem.samples for problem in problems)
     greedy = all(problem.greedy is not None for problem in problems)
+    names_at = {f"T={temperature:g}": temperature for temperature in problems[0].correct_at}
     at_k = re.fullmatch(r"(pass|majority)@([1-9][0-9]{0,5})", metric, re.ASCII)
     if at_k and int(at_k[2]) <= samples:
         curves = [
@@ -258,6 +285,10 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
             for p in problems
         ]
         return np.array([curve[int(at_k[2]) - 1] for curve in curves])
+    if metric.startswith("T=") and metric in names_at:
+        return np.array([problem.correct_at[names_at[metric]] / problem.samples_at for problem in problems])
+    if metric == "all_right" and samples:
+        return np.array([float(problem.correct == problem.samples) for problem in problems])
     if metric == "greedy" and greedy:
         return np.array([float(problem.greedy or 0) for problem in problems])
     counts = {"average": "correct", "no_answer": "no_answer", "truncated": "truncated", "tokens": "tokens"}
@@ -266,7 +297,8 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     known = [
         *((f"average, pass@1 to pass@{samples}, majority@1 to majority@{samples}",) if samples else ()),
         *(("greedy",) if greedy else ()),
-        *(("no_answer, truncated, tokens",) if samples else ()),
+        *names_at,
+        *(("all_right, no_answer, truncated, tokens",) if samples else ()),
     ]
     without = "" if greedy else " and no greedy decoding"
     problem = f"no {metric!r} with {samples} samples a problem{without}"

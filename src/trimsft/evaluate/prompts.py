@@ -5,15 +5,6 @@ prompts.template         # "qwen-boxed" for a tokenizer of Qwen 2.5; never auto
 prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat only)
 prompts.stop_tokens      # what ends the answer, beside the model's own eos
 prompts.notes            # why auto chose what it did, and what looks wrong, each in one line
-
-Few-shot examples are solved problems that stand before the one that is asked. A file of them is JSON Lines, one solved
-problem a line; all of them are shown, in order:
-
-    {"problem": "What is 1+1?", "solution": "Two. \\\\boxed{2}"}
-
-In the template `plain` they are text, in `chat` earlier turns; the other templates have a fixed text.
-
-`auto` asks each family of models as published evaluations do (`families`), whatever it was trained on.
 """
 
 import hashlib
@@ -21,11 +12,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trimsft.data.encode import encode_prompts, encode_texts
-from trimsft.data.load import is_text
 from trimsft.data.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
@@ -38,21 +27,12 @@ from trimsft.data.templates import (
     messages_of,
     resolve_template_name,
 )
-from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.problems import read_rows
 
 _SERVER_RENDERS = (
     "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
     "DeepSeek and Llama's base models means another template: name the folder of the model, or its tokenizer"
 )
 _MARKER = re.compile(r"<\|[a-z_]+\|>")
-
-
-class Shot(NamedTuple):
-    """A solved problem."""
-
-    problem: str
-    solution: str
 
 
 @dataclass(frozen=True)
@@ -89,18 +69,13 @@ class Prompts:
 
 
 def make_prompts(
-    problems: Sequence[str],
-    tokenizer: Any = None,
-    *,
-    template: str = "auto",
-    system_prompt: str | None = None,
-    shots: tuple[Shot, ...] = (),
+    problems: Sequence[str], tokenizer: Any = None, *, template: str = "auto", system_prompt: str | None = None
 ) -> Prompts:
     """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
     if not problems:
         raise TemplateError("problems: there are none to make prompts of")
     if tokenizer is None:
-        return _without_tokenizer(problems, template, system_prompt, shots)
+        return _without_tokenizer(problems, template, system_prompt)
     why: tuple[str, ...] = ()
     if template == "auto":
         name, chosen, reason = choose_for_family(tokenizer, system_prompt)
@@ -108,7 +83,6 @@ def make_prompts(
     else:
         name = resolve_template_name(template, tokenizer)
         chosen = choose_template(template, tokenizer, system_prompt)
-    chosen = with_shots(name, chosen, shots)
     texts = chosen.render(problems)
     tokens = encode_prompts(problems, tokenizer, chosen)
     chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
@@ -120,18 +94,15 @@ def make_prompts(
     return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)
 
 
-def _without_tokenizer(
-    problems: Sequence[str], template: str, system_prompt: str | None, shots: tuple[Shot, ...]
-) -> Prompts:
+def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: str | None) -> Prompts:
     check_template_name(template)
     if template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
-        before = [*messages_of("", instruction)[:-1], *turns_of(shots)]
-        chats = ((*before, {"role": "user", "content": problem}) for problem in problems)
+        chats = (tuple(messages_of(problem, instruction)) for problem in problems)
         why = (_SERVER_RENDERS,) if template == "auto" else ()
         return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats), notes=why)
     name = resolve_template_name(template, None)
-    chosen = with_shots(name, choose_template(template, None, system_prompt), shots)
+    chosen = choose_template(template, None, system_prompt)
     prompts = tuple(Prompt(text) for text in chosen.render(problems))
     return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
 
@@ -161,58 +132,3 @@ def _unknown_markers(name: str, template: PromptTemplate, tokenizer: Any) -> tup
         for marker, length in lengths.items()
         if length > 1
     )
-
-
-# ---- few-shot examples
-
-
-def read_shots(path: Path) -> tuple[Shot, ...]:
-    """Read the solved problems of a file; an error names the line."""
-    if not path.expanduser().is_file():
-        raise DataError("no such file", field="few_shot", value=str(path))
-    shots = []
-    for number, row in read_rows(path.expanduser()):
-        for name in Shot._fields:
-            if not is_text(row.get(name)):
-                raise DataError(f"{path}, line {number}: {name!r} must be a text", field="few_shot")
-        shots.append(Shot(row["problem"], row["solution"]))
-    if not shots:
-        raise DataError(f"{path}: holds no solved problems", field="few_shot")
-    return tuple(shots)
-
-
-def describe_shots(shots: Sequence[Shot]) -> dict[str, Any]:
-    """Return what is recorded of them: how many, and which."""
-    digest = hashlib.sha256(json.dumps(shots).encode()).hexdigest()
-    return {"few_shot": len(shots) or None, "few_shot_sha256": digest if shots else None}
-
-
-@dataclass(frozen=True)
-class _ChatWithShots(ChatTemplate):
-    shots: tuple[Shot, ...] = ()
-
-    def messages(self, problem: str) -> list[dict[str, str]]:
-        *system, asked = super().messages(problem)
-        return [*system, *turns_of(self.shots, self.request), asked]
-
-
-def turns_of(shots: Sequence[Shot], request: str = "") -> list[dict[str, str]]:
-    """Return the examples as turns of a chat; `request` stands after each problem."""
-    turns = []
-    for problem, solution in shots:
-        turns.append({"role": "user", "content": f"{problem}\n{request}" if request else problem})
-        turns.append({"role": "assistant", "content": solution})
-    return turns
-
-
-def with_shots(name: str, template: PromptTemplate, shots: tuple[Shot, ...]) -> PromptTemplate:
-    """Return the template with the examples in it."""
-    if not shots:
-        return template
-    if isinstance(template, ChatTemplate):
-        return _ChatWithShots(template.tokenizer, template.system_prompt, template.request, shots)
-    if name != "plain":
-        problem = f"has no place in the template {name!r}, whose text is fixed"
-        raise UsageError(problem, field="few_shot", hint="use the template chat or plain, or leave it out")
-    solved = "".join(f"{problem}{template.after}{solution}{template.end}\n" for problem, solution in shots)
-    return TextTemplate(template.before + solved, template.after, template.end)

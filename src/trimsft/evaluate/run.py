@@ -17,12 +17,12 @@ from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines import Engine, LocalModel, Sampling, identify_model, load_engine
-from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine, visible_gpus
+from trimsft.evaluate.engines import Dialect, Engine, LocalModel, Sampling, identify_model, load_engine
+from trimsft.evaluate.engines.several import Copies, visible_gpus
 from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
 from trimsft.evaluate.grades import grade_record, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
-from trimsft.evaluate.prompts import Prompts, make_prompts, read_shots
+from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
@@ -160,10 +160,9 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     """Make the prompts, with notes of what a reader of the scores should know."""
     tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
-    shots = read_shots(settings.few_shot) if settings.few_shot else ()
     system_prompt = instruction_of(settings, problems)
     try:
-        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
+        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
     except TemplateError as error:
         if error.field != "system_prompt" or settings.system_prompt is not None:
             raise
@@ -189,47 +188,27 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
 
 
 def make_engine(settings: EvalSettings) -> Engine:
-    """Return what the settings name: servers where there are addresses, else copies of a model, one on each GPU."""
+    """Return what the settings name: a server, or copies of a model, one on each GPU."""
     if settings.server is not None:
         from trimsft.evaluate.engines.server_engine import ServerEngine
 
         name = settings.tokenizer or (settings.model if Path(settings.model).is_dir() else None)
-        asking: dict[str, Any] = {
-            "dialect": settings.server_dialect,
-            "concurrency": settings.concurrency,
-            "timeout": settings.timeout or 600.0,
-            "tokenizer": load_tokenizer(name, field="tokenizer") if name else None,
-        }
-        return _together([ServerEngine(address, settings.model, **asking) for address in settings.servers])
+        return ServerEngine(
+            settings.server,
+            settings.model,
+            concurrency=settings.concurrency,
+            timeout=settings.timeout or 600.0,
+            tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
+            dialect=cast("Dialect | None", settings.server_dialect),
+        )
     import torch
 
     model = _local_model(settings)
     gpus, each = visible_gpus() if torch.cuda.is_available() else [], model.tensor_parallel or 1
-    copies = _count_copies(each, settings.workers, len(gpus))
-    if copies == 1:
-        return load_engine(model)
-    shares = [",".join(gpus[first : first + each]) for first in range(0, copies * each, each)]
-    return _together([WorkerEngine(model, share if gpus else None) for share in shares])
-
-
-def _count_copies(gpus_each: int, workers: int | None, gpus: int) -> int:
-    """Return how many copies of the model generate side by side; without GPUs one, unless more are wanted."""
-    copies = workers or max(1, gpus // gpus_each)
-    if gpus and copies * gpus_each > gpus:
-        field, value = ("tensor_parallel", gpus_each) if workers is None else ("workers", copies)
-        raise UsageError(f"need {copies * gpus_each} GPUs, and there are {gpus}", field=field, value=value)
-    return copies
-
-
-def _together(engines: Sequence[Engine]) -> Engine:
-    if len(engines) == 1:
-        return engines[0]
-    with ExitStack() as started:  # where one cannot load the model, the others end
-        for engine in engines:
-            started.callback(engine.close)
-        several = SeveralEngines(engines)
-        started.pop_all()
-    return several
+    if each > max(1, len(gpus)):
+        raise UsageError(f"there are {len(gpus)} GPUs", field="tensor_parallel", value=each)
+    shares = [",".join(gpus[first : first + each]) for first in range(0, len(gpus) - each + 1, each)]
+    return load_engine(model) if len(shares) < 2 else Copies(model, shares)
 
 
 def _local_model(settings: EvalSettings) -> LocalModel:

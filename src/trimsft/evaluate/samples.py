@@ -3,9 +3,9 @@
 runs/trim/eval/math500/
   settings.json    model, prompt, sampling, ...; another evaluation may not be mixed in, but this one may grow
   problems.jsonl   problems and answers, as they were asked
-  samples.jsonl    one line a sample, append-only; sample -1 is the greedy one:
-                     {"problem": "test/algebra/1.json", "sample": 0, "seed": 1193046471, "text": "...",
-                      "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
+  samples.jsonl    one line a sample, append-only; sample -1 is the greedy one, temperature that of a further one:
+                     {"problem": "test/algebra/1.json", "sample": 0, "temperature": null, "seed": 1193046471,
+                      "text": "...", "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
   errors.jsonl     requests that failed, each time they did
 
 record = SampleRecord(Path("runs/trim/eval/math500"))
@@ -46,6 +46,8 @@ class Key(NamedTuple):
 
     problem: str
     sample: int
+    temperature: float | None = None
+    """One of the further temperatures; None for the samples that all metrics are of, and for the greedy one."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,11 @@ class Sample:
     tokens: int
     finish: Literal["stop", "length"]
     prompt_sha: str
+    temperature: float | None = None
 
     @property
     def key(self) -> Key:
-        return Key(sys.intern(self.problem), self.sample)
+        return Key(sys.intern(self.problem), self.sample, self.temperature)
 
     @property
     def truncated(self) -> bool:
@@ -88,6 +91,9 @@ class _Settings:
     samples: int
     greedy: bool
     benchmark: str
+    temperatures: list[float]
+    temperature_samples: int
+    sampling: dict[str, Any]
     engine: dict[str, Any] = field(default_factory=dict)
 
 
@@ -153,7 +159,8 @@ class SampleRecord:
         except FileNotFoundError:
             raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
         known = checked(_Settings, settings, where=str(self.settings_path), hint=_RESTORE)
-        if not (0 <= known.samples <= MOST_SAMPLES and known.problems.count > 0):
+        counts = (known.samples, known.temperature_samples)
+        if not (0 <= min(counts) <= max(counts) <= MOST_SAMPLES and known.problems.count > 0):
             raise RunError(f"{self.settings_path}: samples or problems.count is impossible", hint=_RESTORE)
         return settings
 
@@ -194,7 +201,7 @@ class SampleRecord:
     def wanted(self) -> dict[Key, None]:
         """Return every sample that the settings ask for, in the order of the problems."""
         settings = self.settings()
-        return wanted_keys(settings["samples"], settings["greedy"], [problem.id for problem in self.problems()])
+        return wanted_keys(settings, [problem.id for problem in self.problems()])
 
     def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""
@@ -222,7 +229,7 @@ class SampleRecord:
     def append_error(self, key: Key, error: str) -> None:
         """Record that a request failed."""
         when = datetime.now().astimezone().isoformat(timespec="seconds")
-        self._errors.append({"problem": key.problem, "sample": key.sample, "error": error, "when": when})
+        self._errors.append({**key._asdict(), "error": error, "when": when})
 
     def errors(self) -> list[dict[str, Any]]:
         """Return every failure, in order; most were made good later."""
@@ -239,9 +246,11 @@ class SampleRecord:
         return self._known
 
 
-def wanted_keys(samples: int, greedy: bool, problems: Iterable[str]) -> dict[Key, None]:
+def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> dict[Key, None]:
     """Return the keys of all samples, greedy first, in the order of the problems."""
-    return dict.fromkeys(Key(problem, n) for problem in problems for n in range(GREEDY if greedy else 0, samples))
+    each = [(number, None) for number in range(GREEDY if settings["greedy"] else 0, settings["samples"])]
+    each += [(number, at) for at in settings["temperatures"] for number in range(settings["temperature_samples"])]
+    return dict.fromkeys(Key(problem, *one) for problem in problems for one in each)
 
 
 # ---- a record may grow under new settings, and nothing else
@@ -256,8 +265,8 @@ def _refusals(
 ) -> list[str]:
     """Return what stands in the way, each in words; nothing where the evaluation is the same or has grown.
 
-    More samples, the greedy answer beside them and more problems after the same first ones leave every recorded sample
-    as it would have come out, because a sample's seed depends on the seed, the problem and its own number alone.
+    More samples, temperatures, the greedy answer and more problems after the same first ones leave every recorded
+    sample as it would have come out: its seed depends on the seed, the problem, its number and temperature alone.
     """
     refused: list[str] = []
     if any(name.startswith("problems.") for name in changed):
@@ -269,7 +278,10 @@ def _refusals(
             why = f"number {other} has another id, text or answer: {ids}"
         refused += [f"problems: was {len(recorded)}, now {len(problems)} ({why})"] if why else []
     for name, text in changed.items():
-        if name in ("samples", "greedy"):
+        if name == "temperatures":
+            if not set(was[name]) <= set(now[name]):
+                refused.append(f"{text} (a record never shrinks)")
+        elif name in ("samples", "greedy", "temperature_samples"):
             if was[name] > now[name]:
                 instead = f": ask for {was[name]} and read pass@{now[name]}" if name == "samples" else ""
                 refused.append(f"{text} (a record never shrinks{instead})")

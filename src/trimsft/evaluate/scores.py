@@ -12,12 +12,13 @@ load_run("runs/trim")                                 # of a run directory
      "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 """
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,24 +31,14 @@ from trimsft.evaluate.metrics import (
     metric_bounds,
     metric_names,
     metric_values,
+    parted,
     summarize,
 )
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.runs.parsing import read_json
+from trimsft.runs.parsing import parse_json, read_json
 
 SCORES = "scores.json"
-Groups = Mapping[str, Mapping[str, str]]
-"""What problems are told apart by, such as {"subject": {"p1": "Algebra", ...}}."""
-
-
-@dataclass(frozen=True)
-class GroupScore:
-    """The problems of one subject, or of one level."""
-
-    problems: int
-    average: Interval | None
-    greedy: Interval | None
 
 
 @dataclass(frozen=True)
@@ -69,16 +60,33 @@ class BenchmarkScore:
     statuses: dict[str, int]  # how many samples were graded how
     mixed_problems: int  # problems where answers that voted together were graded differently; see `summarize`
     per_problem: tuple[ProblemScore, ...]  # sorted by id; every metric can be had again from these
-    groups: dict[str, dict[str, GroupScore]] = field(default_factory=dict)
-    """What the benchmark tells problems apart by, such as subject or level -> its value -> the score there."""
+    all_right: Interval | None = None  # share of problems with all samples correct
+    temperature: float = 1.0  # of the samples that all of the above are of
+    temperature_samples: int = 0  # of each problem at each further temperature
+    at_temperature: dict[float, Interval] = field(default_factory=dict)
+    """The average at each further temperature."""
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return the names of all metrics that it has."""
+        return metric_names(self.samples, greedy=self.greedy is not None, temperatures=self.at_temperature)
 
     def values(self, metric: str) -> Array:
         """Return the metric of each problem, in the order of `per_problem`."""
-        return metric_values(self.per_problem, metric)
+        return metric_values(self.per_problem, self.known_as(metric))
+
+    def known_as(self, metric: str) -> str:
+        """Return the name of a metric by temperature here: T=0 is greedy, T=1 the average where samples are at 1."""
+        if metric in ("T=0", f"T={self.temperature:g}"):
+            return "greedy" if metric == "T=0" else "average"
+        return metric
 
     def interval(self, metric: str) -> Interval:
         """Return the interval of a metric by its name, for instance "pass@4"."""
         self.values(metric)  # an unknown name ends here, with the known ones
+        metric = self.known_as(metric)
+        if metric.startswith("T="):
+            return next(found for at, found in self.at_temperature.items() if f"T={at:g}" == metric)
         kind, _, k = metric.partition("@")
         fields = {"no_answer": "no_answer_rate", "truncated": "truncation_rate", "tokens": "mean_tokens"}
         interval: Interval = getattr(self, f"{kind}_at")[int(k)] if k else getattr(self, fields.get(metric, metric))
@@ -87,8 +95,10 @@ class BenchmarkScore:
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON, whose keys are texts."""
         record = asdict(self)
-        for name in ("pass_at", "majority_at"):
-            record[name] = {str(k): interval for k, interval in record[name].items()}
+        for one in (record, *record["per_problem"]):
+            for name in ("pass_at", "majority_at", "at_temperature", "correct_at"):
+                if name in one:
+                    one[name] = {f"{key:g}": value for key, value in one[name].items()}
         return record
 
 
@@ -97,7 +107,7 @@ def score(
     samples: Sequence[SampleResult],
     equivalent: Equivalent,
     *,
-    groups: Groups | None = None,
+    temperature: float = 1.0,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> BenchmarkScore:
@@ -108,22 +118,30 @@ def score(
             problems or none.
         equivalent: whether two answers say the same; asked in both directions.
     """
-    by_problem: dict[str, dict[int, SampleResult]] = {}
+    by_problem: dict[str, dict[tuple[float | None, int], SampleResult]] = {}
     for sample in samples:
         number = -1 if sample.greedy else sample.sample
-        if by_problem.setdefault(sample.problem, {}).setdefault(number, sample) is not sample:
+        if by_problem.setdefault(sample.problem, {}).setdefault((sample.temperature, number), sample) is not sample:
             raise ValueError(f"{benchmark}: problem {sample.problem!r} has sample {number} twice; keep one")
         if sample.correct and sample.answer is None:
             raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
-    if len({(len(drawn), -1 in drawn) for drawn in by_problem.values()}) != 1:
+    if (
+        len(
+            {
+                tuple(sorted(Counter((at, number < 0) for at, number in drawn).items(), key=str))
+                for drawn in by_problem.values()
+            }
+        )
+        != 1
+    ):
         raise ValueError(f"{benchmark}: all problems must have the same samples, and there must be some")
     problems = []
     for name, drawn in sorted(by_problem.items()):
-        greedy, sampled = drawn.pop(-1, None), list(drawn.values())
-        clusters = cluster([sample.answer for sample in sampled], equivalent)
-        problems.append(summarize(name, sampled, greedy, clusters))
-    statuses = Counter(sample.status for sample in samples if not sample.greedy)
-    return score_counts(benchmark, problems, statuses, groups=groups, resamples=resamples, seed=seed)
+        results = list(drawn.values())
+        sampled, _, _ = parted(results)
+        problems.append(summarize(name, results, cluster([sample.answer for sample in sampled], equivalent)))
+    statuses = Counter(sample.status for sample in samples if not sample.greedy and sample.temperature is None)
+    return score_counts(benchmark, problems, statuses, temperature=temperature, resamples=resamples, seed=seed)
 
 
 def score_counts(
@@ -131,27 +149,17 @@ def score_counts(
     problems: Sequence[ProblemScore],
     statuses: Mapping[str, int],
     *,
-    groups: Groups | None = None,
+    temperature: float = 1.0,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> BenchmarkScore:
     """Return the scores that follow from the counts of all problems, which are sorted by id."""
-    k, has_greedy = problems[0].samples, problems[0].greedy is not None
-
-    def intervals_of(members: Sequence[ProblemScore], metrics: Sequence[str]) -> dict[str, Interval]:
-        values_PM = np.stack([metric_values(members, name) for name in metrics], axis=1)
-        bounds = [metric_bounds(name) for name in metrics]
-        return dict(zip(metrics, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
-
-    names = metric_names(k, greedy=has_greedy)
-    intervals = intervals_of(problems, names)
-    scores: dict[str, dict[str, GroupScore]] = {}
-    for column, value_of in (groups or {}).items():
-        for value in sorted(set(value_of.values())):
-            members = [problem for problem in problems if value_of.get(problem.problem) == value]
-            of_group = intervals_of(members, [name for name in ("average", "greedy") if name in names])
-            group = GroupScore(len(members), of_group.get("average"), of_group.get("greedy"))
-            scores.setdefault(column, {})[value] = group
+    first = problems[0]
+    k, temperatures = first.samples, list(first.correct_at)
+    names = metric_names(k, greedy=first.greedy is not None, temperatures=temperatures)
+    values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
+    bounds = [metric_bounds(name) for name in names]
+    intervals = dict(zip(names, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),
@@ -166,8 +174,35 @@ def score_counts(
         statuses=dict(sorted(statuses.items())),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
-        groups=scores,
+        all_right=intervals.get("all_right"),
+        temperature=temperature,
+        temperature_samples=first.samples_at,
+        at_temperature={at: intervals[f"T={at:g}"] for at in temperatures},
     )
+
+
+# ---- accuracy over temperature
+
+
+def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
+    """Return the temperatures at which all of these were sampled, from the lowest on; 0 is the greedy answer."""
+    sampled = [
+        {*one.at_temperature, *([one.temperature] if one.samples else []), *([0.0] if one.greedy else [])}
+        for one in scores
+    ]
+    return sorted(set.intersection(*sampled)) if sampled else []
+
+
+def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
+    """Return the temperature at which a run is right most often, in the mean over benchmarks; of equals the lowest.
+
+    Its score there is a little better than it would be on other problems, since it was chosen on these: as a reference
+    it is not given less than it deserves.
+    """
+    means = {at: np.mean([one.interval(f"T={at:g}").value for one in scores]) for at in temperatures_of(scores)}
+    if not means:
+        raise UsageError("have no temperature in common", field="benchmarks")
+    return max(means, key=lambda at: (round(float(means[at]), 12), -at))
 
 
 # ---- means of several
@@ -239,6 +274,10 @@ class GradedBy:
     ignored_rules: tuple[str, ...] = ()
     grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
     notes: tuple[str, ...] = field(default=(), compare=False)  # what it noticed, such as samples that are all alike
+    problems_sha256: str = field(default="", compare=False)
+    samples_bytes: int = field(default=0, compare=False)
+    samples_sha256: str = field(default="", compare=False)
+    """What the scores were made of: a record that has grown begins with these bytes."""
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
@@ -248,10 +287,10 @@ class GradedBy:
 @dataclass(frozen=True, kw_only=True)
 class _File(BenchmarkScore):
     grader: GradedBy
+    sha256: str | None = None  # of all else in the file
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """Scores as they were recorded, with their grader."""
 
     scores: BenchmarkScore
@@ -261,7 +300,7 @@ class Recorded:
 def write_scores(folder: Path, scores: BenchmarkScore, grader: GradedBy) -> None:
     """Write the scores of a benchmark, and how its samples were graded, into its folder."""
     content = {"grader": asdict(grader), **scores.as_dict()}
-    write_whole(folder / SCORES, (json.dumps(content, indent=1) + "\n").encode())
+    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _fingerprint(content)}, indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> Recorded:
@@ -274,15 +313,15 @@ def read_scores(folder: Path) -> Recorded:
         raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
     if file.benchmark != folder.name:
         raise RunError(f"{path}: these are scores of {file.benchmark!r}", hint=again)
-    names, ks = {problem.problem for problem in file.per_problem}, set(range(1, file.samples + 1))
-    if not names or not len(names) == len(file.per_problem) == file.problems:
-        raise RunError(f"{path}: problems is {file.problems}, but it counts {len(names)} of them", hint=again)
-    is_whole = all(problem.samples == file.samples for problem in file.per_problem)
-    if not is_whole or file.pass_at.keys() != ks or file.majority_at.keys() != ks:
-        raise RunError(f"{path}: its counts and metrics do not fit {file.samples} samples", hint=again)
+    content = parse_json(path.read_bytes())
+    if content.pop("sha256", None) not in (None, _fingerprint(content)):
+        raise RunError(f"{path}: was changed after it was written", hint=again)
     scores = BenchmarkScore(**{one.name: getattr(file, one.name) for one in fields(BenchmarkScore)})
-    in_order = tuple(sorted(file.per_problem, key=lambda problem: problem.problem))
-    return Recorded(replace(scores, per_problem=in_order), file.grader)
+    return Recorded(scores, file.grader)
+
+
+def _fingerprint(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:

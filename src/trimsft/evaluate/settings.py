@@ -1,7 +1,7 @@
 """The settings of an evaluation; the defaults are the paper's protocol. `trimsft eval` is made from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -52,10 +52,7 @@ class EvalSettings:
         choices=ENGINES,
     )
     server: str | None = option(
-        None,
-        metavar="URL",
-        help="The address of an OpenAI-compatible server, such as http://localhost:8000. Several that serve the same "
-        "model, with commas between them, share the work.",
+        None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
     )
     server_dialect: str | None = option(
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
@@ -67,15 +64,16 @@ class EvalSettings:
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
     sampling: Sampling = option(factory=Sampling, inline=Sampling, help="How samples are drawn.")
+    temperatures: Sequence[float] = option((), help="Further temperatures to draw samples at, such as 0.6 0.3.")
+    temperature_samples: int = option(
+        4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
+    )
     seed: int = option(0, help="Seed of all samples.")
     limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
     revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
-    few_shot: Path | None = option(
-        None, help="A .jsonl file of problems and solutions, all of which stand before each problem."
-    )
     tokenizer: str | None = option(
         None,
         metavar="MODEL",
@@ -99,12 +97,6 @@ class EvalSettings:
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
-    )
-    workers: int | None = option(
-        None,
-        help="Copies of the model that generate side by side, a process each (default: one for each GPU, or for each "
-        "--tensor-parallel GPUs).",
-        least=1,
     )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
@@ -143,11 +135,26 @@ class EvalSettings:
                     hint="the greedy answer is what you want",
                     remedy=("samples", 0),
                 )
+        self._check_temperatures()
         if self.samples == 0:
             drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
             for name, value in drawing.items():
                 if name not in ("max_tokens", "stop") and (name, value) != ("temperature", 0):
                     raise UsageError("has no effect on the greedy answer alone", field=name, value=value)
+
+    def _check_temperatures(self) -> None:
+        if not self.temperatures:
+            self._refuse("without further temperatures", "temperature_samples")
+        known = {0.0: "the greedy answer", self.sampling.temperature: "the temperature of the samples"}
+        for temperature in self.temperatures:
+            if temperature in known:
+                problem = f"{temperature:g} is {known[temperature]}"
+                raise UsageError(problem, field="temperatures", hint="leave it out")
+            replace(self.sampling, temperature=temperature)  # refuses what is no temperature
+            known[temperature] = "there twice"
+        if self.temperatures and self.samples == 0:
+            problem = "has no effect on the greedy answer alone"
+            raise UsageError(problem, field="temperatures", value=list(self.temperatures))
 
     def _check_engine(self) -> None:
         if self.server is None and self.engine == "server":
@@ -161,12 +168,10 @@ class EvalSettings:
             return
         from trimsft.evaluate.engines.server_engine import read_address
 
-        addresses = [read_address(address).url for address in self.servers]
-        if twice := next((url for url in addresses if addresses.count(url) > 1), None):
-            raise UsageError("is given twice", field="server", value=twice)
+        url = read_address(self.server).url
         if self.engine not in ("auto", "server"):
-            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=addresses[0])
-        loading = ("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
+            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=url)
+        loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
         self._refuse("on a server, which has loaded its model already", *loading)
 
     def _refuse(self, where: str, *names: str) -> None:
@@ -185,11 +190,6 @@ class EvalSettings:
         """Return what files of problems call `problem` and `answer`, where they call them otherwise."""
         named = {"problem": self.problem_column, "answer": self.answer_column}
         return {name: column for name, column in named.items() if name != column}
-
-    @property
-    def servers(self) -> list[str]:
-        """Return the addresses of the servers; none without a server."""
-        return [] if self.server is None else [address.strip() for address in self.server.split(",")]
 
     @property
     def run(self) -> RunDirectory:

@@ -11,17 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import (
-    Matmul,
-    Problem,
-    Solution,
-    all_finite,
-    gradient_mass,
-    joined,
-    rows_to_keep,
-    softcapped,
-    weigh,
-)
+from trimsft.head.problem import Matmul, Problem, Solution, all_finite, gradient_mass, joined, rows_to_keep, softcapped
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
@@ -37,7 +27,7 @@ def solve(problem: Problem) -> Solution:
         rows = slice(start, start + matmuls.chunk_rows)
         chunk = _Chunk.of(problem, matmuls, rows)
         chunks.append(chunk.tokens)
-        weights.append(weigh(problem.objective, chunk.tokens))
+        weights.append(problem.weights_of(chunk.tokens, rows))
         keeps.append(gradient_mass(chunk.tokens, weights[-1]) >= problem.skip_below)
         if problem.wants_gradient:
             matmuls.add_rows(problem, chunk, weights[-1], rows, keeps[-1])
@@ -108,7 +98,6 @@ class _Chunk:
             competitor=competitor_R,
             entropy=entropy_R,
             gold=gold_R1.squeeze(1),
-            reference=None if problem.reference_T is None else problem.reference_T[rows],
         )
         return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
 

@@ -54,8 +54,11 @@ def _dot(hidden_row, weight_row, H, BLOCK_H: tl.constexpr):
 
 
 @triton.jit
-def _absorb(z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY: tl.constexpr):
-    """One more block of logits [LANES, WIDTH] into each lane's maximum, where it was met first and last, and sums."""
+def _absorb(
+    z, start, gold_z, top, total, moment, squares, above, first_top, last_top, to_log2,
+    WITH_ENTROPY: tl.constexpr, WITH_RANK: tl.constexpr,
+):  # fmt: skip
+    """Take a block of logits [LANES, WIDTH] into each lane's maximum, where it was met first and last, and sums."""
     highest = tl.max(z, axis=1)
     first_top = tl.where(highest > top, start, first_top)
     last_top = tl.where(highest >= top, start, last_top)
@@ -67,8 +70,11 @@ def _absorb(z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENT
         moved = tl.where(top == float("-inf"), 0.0, top - anchor)
         moment = (moment + moved * total) * decay
         moment += tl.sum(e * tl.where(z == float("-inf"), 0.0, z - anchor[:, None]), axis=1)
+    if WITH_RANK:
+        squares = squares * decay * decay + tl.sum(e * e, axis=1)
+        above += tl.sum((z > gold_z).to(tl.int32), axis=1)
     total = total * decay + tl.sum(e, axis=1)
-    return new_top, total, moment, first_top, last_top
+    return new_top, total, moment, squares, above, first_top, last_top
 
 
 @triton.jit
@@ -105,22 +111,29 @@ def _weight(nll, gap, first, second, OBJECTIVE: tl.constexpr):
 @triton.jit(do_not_specialize=["first_row"])
 def row_statistics(
     logits, logits_stride, hidden, weight, bias, labels,
-    gates, exponent, nll_out, gap_out, gold_out, competitor_out, entropy_out, weights_out,
+    gates, exponent, nll_out, gap_out, gold_out, competitor_out, entropy_out, weights_out, rank_out, norm_out,
     first_row, V, H, logit_scale, softcap, first_parameter, second_parameter,
-    HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, WITH_ENTROPY: tl.constexpr, OBJECTIVE: tl.constexpr,
-    LANES: tl.constexpr, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, STAGES: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, WITH_ENTROPY: tl.constexpr, WITH_RANK: tl.constexpr,
+    OBJECTIVE: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """nll, gap, gold logit, competitor, entropy and weight of one row in a single pass over its logits.
+    """Find nll, gap, gold logit, competitor, entropy and weight of one row in a single pass over its logits.
 
     Each of LANES lanes keeps its own running maximum and sum over the vocabulary without the gold token, so the
     loop needs no exchange between threads; WIDTH neighbouring logits share one rescaling of the sum. Without a
-    softcap the loop runs on raw logits, and the scale goes into the exponent.
+    softcap the loop runs on raw logits, and the scale goes into the exponent. For the token table also the rank of the
+    gold token and the norm of the logit gradient, with entropy only: of logits in float32, which rank as exactly.
     """
     row = first_row + tl.program_id(0).to(tl.int64)
     gold = tl.load(labels + row).to(tl.int32)
     logits_row = logits + tl.program_id(0).to(tl.int64) * logits_stride
     inside = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     to_log2 = LOG2E if HAS_SOFTCAP else logit_scale * LOG2E
+    gold_z = 0.0
+    if WITH_RANK:
+        gold_z = tl.load(logits_row + gold).to(tl.float32)
+        if HAS_SOFTCAP:
+            gold_z = transform(gold_z, logit_scale, softcap, HAS_SOFTCAP)
+        tl.debug_barrier()
     if not HAS_SOFTCAP:
         # out of the scan with the gold token; nobody reads its raw logit again
         tl.store(logits_row + gold, float("-inf"))
@@ -129,6 +142,8 @@ def row_statistics(
     top = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     moment = tl.zeros([LANES], tl.float32)
+    squares = tl.zeros([LANES], tl.float32)
+    above = tl.zeros([LANES], tl.int32)
     first_top = tl.zeros([LANES], tl.int32)
     last_top = tl.zeros([LANES], tl.int32)
     whole = V // (LANES * WIDTH) * (LANES * WIDTH)
@@ -137,16 +152,16 @@ def row_statistics(
         if HAS_SOFTCAP:
             z = transform(z, logit_scale, softcap, HAS_SOFTCAP)
             z = tl.where(start + inside == gold, float("-inf"), z)
-        top, total, moment, first_top, last_top = _absorb(
-            z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
+        top, total, moment, squares, above, first_top, last_top = _absorb(
+            z, start, gold_z, top, total, moment, squares, above, first_top, last_top, to_log2, WITH_ENTROPY, WITH_RANK
         )
     if whole < V:
         z = tl.load(logits_row + whole + inside, mask=whole + inside < V, other=float("-inf")).to(tl.float32)
         if HAS_SOFTCAP:
             z = transform(z, logit_scale, softcap, HAS_SOFTCAP)
             z = tl.where((whole + inside == gold) | (whole + inside >= V), float("-inf"), z)
-        top, total, moment, first_top, last_top = _absorb(
-            z, whole, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
+        top, total, moment, squares, above, first_top, last_top = _absorb(
+            z, whole, gold_z, top, total, moment, squares, above, first_top, last_top, to_log2, WITH_ENTROPY, WITH_RANK
         )
     highest_row = tl.max(top)
     moved = tl.where(top == float("-inf"), 0.0, top - highest_row)
@@ -198,8 +213,21 @@ def row_statistics(
         # lse - sum p z, with all logits relative to the rounded competitor
         moment_row = tl.sum((moment + moved * total) * tl.exp2(moved * to_log2)) * unit
         moment_row += correction * (best - rounded)
-        others_mean = _exp(rounded - gold_logit - nll) * (others * (gold_logit - rounded) - moment_row)
-        tl.store(entropy_out + row, nll + others_mean)
+        lead = gold_logit - rounded
+        entropy = nll + _exp(-lead - nll) * (others * lead - moment_row)
+        if WITH_RANK:
+            # of a token out of reach that would be a small difference of two large numbers
+            low = tl.minimum(lead, 0.0)
+            partition = others + _exp(low)
+            entropy = tl.where(lead <= 0, tl.log(partition) - (moment_row + low * _exp(low)) / partition, entropy)
+        tl.store(entropy_out + row, entropy)
+    if WITH_RANK:
+        # rank and gap are of two roundings of the same logits, and must not contradict each other
+        above_row = tl.where(gold_logit >= best, 0, tl.maximum(tl.sum(above), 1))
+        tl.store(rank_out + row, 1 + above_row)
+        # p of the others is their sum times this factor, and 1 - p of the gold token the sum of them all
+        squares_row = tl.sum(squares * tl.exp2(2 * moved * to_log2)) - 1 + correction * correction
+        tl.store(norm_out + row, _exp(rounded - gold_logit - nll) * tl.sqrt(squares_row + others * others))
 
 
 @triton.jit(do_not_specialize=["first_row", "end_row", "capacity"])
@@ -313,81 +341,3 @@ def find_trained(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.cons
         outside += tl.sum((train & ((label < 0) | (label >= V))).to(tl.int32))
     tl.store(counts, trained)
     tl.store(counts + 1, outside)
-
-
-# ---- behind `trimsft.head.statistics`: one program reads one row of float32 logits, once
-
-FLOOR = tl.constexpr(-1e4)
-
-
-@triton.jit
-def _absorb_all(z, column, start, gold, gold_logit, top, first_top, above, total, moment, squares):
-    """One more block of logits [LANES, WIDTH] into each lane's maximum, where it was met first, count and sums."""
-    z = tl.where(column == gold, float("-inf"), z)
-    above += tl.sum((z > gold_logit).to(tl.int32), axis=1)
-    highest = tl.max(z, axis=1)
-    first_top = tl.where(highest > top, start, first_top)
-    new_top = tl.maximum(top, highest)
-    anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
-    decay = tl.exp2((top - anchor) * LOG2E)
-    moved = tl.where(top == float("-inf"), 0.0, top - anchor)
-    s = z - anchor[:, None]
-    e = tl.exp2(s * LOG2E)
-    moment = (moment + moved * total) * decay + tl.sum(e * tl.maximum(s, FLOOR), axis=1)
-    squares = squares * decay * decay + tl.sum(e * e, axis=1)
-    total = total * decay + tl.sum(e, axis=1)
-    return new_top, first_top, above, total, moment, squares
-
-
-@triton.jit(do_not_specialize=["rows"])
-def row_sums(
-    logits, logits_stride, labels, floats_out, counts_out, rows, V, logit_scale, softcap,
-    HAS_SOFTCAP: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Gold logit, largest other logit, sum of exponentials, first moment, sum of squares; competitor, count above.
-
-    Each of LANES lanes keeps its own maximum and sums over the vocabulary without the gold token, so the loop needs
-    no exchange between threads; WIDTH neighbouring logits share one rescaling of the sums.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    gold = tl.load(labels + row).to(tl.int32)
-    logits_row = logits + row * logits_stride
-    gold_logit = transform(tl.load(logits_row + gold), logit_scale, softcap, HAS_SOFTCAP)
-    inside = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
-    top = tl.full([LANES], float("-inf"), tl.float32)
-    first_top = tl.zeros([LANES], tl.int32)
-    above = tl.zeros([LANES], tl.int32)
-    total = tl.zeros([LANES], tl.float32)
-    moment = tl.zeros([LANES], tl.float32)
-    squares = tl.zeros([LANES], tl.float32)
-    whole = V // (LANES * WIDTH) * (LANES * WIDTH)
-    for start in tl.range(0, whole, LANES * WIDTH, num_stages=STAGES):
-        column = start + inside
-        z = transform(tl.load(logits_row + column), logit_scale, softcap, HAS_SOFTCAP)
-        top, first_top, above, total, moment, squares = _absorb_all(
-            z, column, start, gold, gold_logit, top, first_top, above, total, moment, squares
-        )
-    if whole < V:
-        column = whole + inside
-        z = transform(tl.load(logits_row + column, mask=column < V, other=0.0), logit_scale, softcap, HAS_SOFTCAP)
-        z = tl.where(column < V, z, float("-inf"))
-        top, first_top, above, total, moment, squares = _absorb_all(
-            z, column, whole, gold, gold_logit, top, first_top, above, total, moment, squares
-        )
-
-    best = tl.max(top)
-    moved = tl.where(top == float("-inf"), 0.0, top - best)
-    decay = tl.where(top == float("-inf"), 0.0, tl.exp2(moved * LOG2E))
-    # of equal logits the first counts, as torch has it
-    column = first_top[:, None] + inside
-    wanted = (top == best)[:, None] & (column < V) & (column != gold)
-    z = transform(tl.load(logits_row + column, mask=wanted, other=0.0), logit_scale, softcap, HAS_SOFTCAP)
-    competitor = tl.min(tl.where(wanted & (z == best), column, V - 1))
-
-    tl.store(floats_out + row, gold_logit)
-    tl.store(floats_out + rows + row, best)
-    tl.store(floats_out + 2 * rows + row, tl.sum(total * decay))
-    tl.store(floats_out + 3 * rows + row, tl.sum((moment + moved * total) * decay))
-    tl.store(floats_out + 4 * rows + row, tl.sum(squares * decay * decay))
-    tl.store(counts_out + row, competitor)
-    tl.store(counts_out + rows + row, tl.sum(above))

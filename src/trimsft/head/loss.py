@@ -1,6 +1,6 @@
 """`linear_cross_entropy`: the one public function in front of the three backends.
 
-It checks what it is given and says what the loss is divided by. `trimsft.head.rows` says which labels are ignored; the
+It checks what it is given and says what the loss is divided by. `TrainedRows` says which labels are ignored; the
 backends see trained tokens only.
 """
 
@@ -14,12 +14,20 @@ import torch
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
+from trimsft.errors import UsageError
 from trimsft.head import chunked
 from trimsft.head import reference as plain
-from trimsft.head.problem import IGNORED, BackendUnavailable, Problem, Solution, auto_backend, has_triton, skip_below_of
-from trimsft.head.rows import TrainedRows
+from trimsft.head.problem import (
+    IGNORED,
+    BackendUnavailable,
+    Problem,
+    Solution,
+    auto_backend,
+    copy_to_host,
+    has_triton,
+    skip_below_of,
+)
 from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
-from trimsft.objectives.base import without
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -27,14 +35,63 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 
 @dataclass(frozen=True)
 class LossOutput:
-    """What `linear_cross_entropy` returns."""
+    """Loss and statistics that `linear_cross_entropy` returns."""
 
     loss: Tensor  # scalar, differentiable in hidden, weight and bias: sum_t sg(w_t) * nll_t / normalizer
     tokens: TokenStats  # statistics of the labels that are not ignored, in order
     weights: Tensor  # w_t of the same tokens; float32
     labels: Tensor  # their labels; int64
-    kept: int
-    """How many of those tokens took part in the backward pass; the others were skipped (0 without gradients)."""
+    kept: int  # tokens that took part in the backward pass; the others were skipped (0 without gradients)
+
+
+class TrainedRows:
+    """The places of labels that are not ignored; a label outside the vocabulary is refused.
+
+    The device begins to look when this is made. Whoever asks waits for that alone, not for work launched since: made
+    before the layers of a model run, it has the answer by the time the head needs it.
+    """
+
+    def __init__(self, labels: Tensor, vocabulary: int, ignore_index: int = IGNORED) -> None:
+        self.labels_N = labels.reshape(-1).long()
+        self.vocabulary = vocabulary
+        self.ignore_index = ignore_index
+        self._find = self._on_cuda() if self.labels_N.is_cuda and has_triton() else self._by_torch
+
+    def is_of(self, labels: Tensor, vocabulary: int, ignore_index: int) -> bool:
+        """Return whether it was made of these, as far as one sees without the device."""
+        here = (labels.numel(), labels.device, vocabulary, ignore_index)
+        return here == (self.labels_N.numel(), self.labels_N.device, self.vocabulary, self.ignore_index)
+
+    def rows(self) -> Tensor | None:
+        """Return the indices of the labels to train on, or None for all of them."""
+        rows, bad = self._find()
+        if bad:
+            labels_N, highest = self.labels_N, self.vocabulary - 1
+            outside = (labels_N != self.ignore_index) & (labels_N.clamp(0, highest) != labels_N)
+            first = int(outside.nonzero()[0])
+            raise UsageError(
+                f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {highest}; ignore_index is "
+                f"{self.ignore_index}), first {int(labels_N[first])} at position {first}"
+            )
+        return None if len(rows) == len(self.labels_N) else rows
+
+    def _by_torch(self) -> tuple[Tensor, int]:
+        rows = (self.labels_N != self.ignore_index).nonzero().flatten()
+        labels_T = self.labels_N[rows]
+        return rows, int((labels_T.clamp(0, self.vocabulary - 1) != labels_T).sum())
+
+    def _on_cuda(self) -> Callable[[], tuple[Tensor, int]]:
+        from trimsft.head.records import find_trained
+
+        rows_N, counts = find_trained(self.labels_N.contiguous(), self.ignore_index, self.vocabulary)
+        with torch.cuda.device_of(counts):
+            counted = copy_to_host(counts)
+
+        def find() -> tuple[Tensor, int]:
+            count, outside = map(int, counted())
+            return rows_N[:count], outside
+
+        return find
 
 
 @_disable_dynamo
@@ -45,7 +102,7 @@ def linear_cross_entropy(
     objective: Objective,
     *,
     bias: Tensor | None = None,
-    reference: Tensor | None = None,
+    token_weights: Tensor | None = None,
     ignore_index: int = IGNORED,
     normalizer: float | Tensor | None = None,
     logit_scale: float = 1.0,
@@ -56,14 +113,15 @@ def linear_cross_entropy(
     backend: Backend = "auto",
     trained: TrainedRows | None = None,
 ) -> LossOutput:
-    """Weighted cross-entropy of a linear head, without float32 logits of all tokens.
+    """Return the weighted cross-entropy of a linear head, without float32 logits of all tokens.
 
     Equal to these lines, to float32 rounding and to what `skip_below` leaves out::
 
         logits = logit_scale * (hidden @ weight.T + bias)                     # softcap * tanh(logits / softcap)
         nll = cross_entropy(logits, labels, reduction="none")
         gap = logits[gold] - max(logits without gold)
-        loss = (objective.weights(TokenStats(nll, gap, ...)).detach() * nll).sum() / normalizer
+        weights = objective.weights(TokenStats(nll, gap, ...)).detach() * token_weights
+        loss = (weights * nll).sum() / normalizer
 
     Args:
         hidden: [..., H]; `hidden[i]` predicts `labels[i]` (the caller shifts). float32, bfloat16, float16, float64.
@@ -72,8 +130,8 @@ def linear_cross_entropy(
         objective: from `trimsft.objectives`, or any elementwise function `TokenStats -> weights`; it is called
             on consecutive pieces of the batch.
         bias: [V].
-        reference: of the shape of labels: log p(label) under a reference model, for objectives that compare with one;
-            ignored labels need none.
+        token_weights: floating-point numbers of the shape of labels, which count before it is decided what is skipped;
+            those of ignored labels are never looked at. None is 1 for all.
         normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
@@ -87,8 +145,8 @@ def linear_cross_entropy(
             keeps as many as have room (`trimsft.head.memory`): all of them on a device that is nearly empty, otherwise
             so many that the peak of a training step is within 2 % of TRL's. Gradients differ by rounding alone.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
-        trained: `trimsft.head.rows.TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden
-            states were computed, so that the host need not wait for them to learn how many labels there are.
+        trained: `TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden states were
+            computed, so that the host need not wait for them to learn how many labels there are.
     """
     for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
         if not isinstance(value, Tensor):
@@ -97,17 +155,12 @@ def linear_cross_entropy(
     if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:  # as torch.nn.functional.linear does
         dtype = torch.get_autocast_dtype(device)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-    _check_tensors(hidden, weight, labels, bias)
+    _check_tensors(hidden, weight, labels, bias, token_weights)
     if trained is None:  # early: the device counts while the host checks the rest
         trained = TrainedRows(labels, weight.shape[0], ignore_index)
-    _check_reference(reference, labels)
     skip_below = skip_below_of(objective) if skip_below is None else skip_below
-    positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
-    _check_settings(objective, normalizer, skip_below, positive)
-    needs = needs_of(objective)
-    if "reference" in needs and reference is None:
-        raise without("reference", objective)
-    entropy = entropy or "entropy" in needs
+    _check_settings(objective, normalizer, skip_below, logit_scale, softcap)
+    entropy = entropy or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
     if not trained.is_of(labels, weight.shape[0], ignore_index):
@@ -115,15 +168,16 @@ def linear_cross_entropy(
     hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
     count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
-        return _nothing_to_train(hidden_NH, weight, bias, entropy, reference is not None)
+        return _nothing_to_train(hidden_NH, weight, bias, entropy)
     if not isinstance(normalizer, Tensor) and normalizer == 0:
         raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on")
+    weights_N = None if token_weights is None else token_weights.detach().reshape(-1).float()
     problem = Problem(
         hidden_TH=hidden_NH,
         weight_VH=weight,
         bias_V=bias,
         labels_T=labels_N if rows is None else labels_N[rows],
-        reference_T=_of_rows(reference, rows),
+        token_weights_T=weights_N if weights_N is None or rows is None else weights_N[rows],
         objective=objective,
         normalizer=count if normalizer is None else normalizer,
         logit_scale=float(logit_scale),
@@ -205,11 +259,13 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
             f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
             "look for NaN or inf in the hidden states, the head's weight or a diverged step"
         )
+    if problem.token_weights_T is not None and not torch.isfinite(problem.token_weights_T).all():
+        raise ValueError("token_weights: must be finite at every trained token")
     raise FloatingPointError(f"objective {problem.objective!r} returned a weight that is not finite")
 
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
-    """gradient *= factor, for free where the factor is 1, and without asking the device what it is."""
+    """Multiply a gradient, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
         from trimsft.head.records import scale_
 
@@ -220,18 +276,17 @@ def _scale_(gradient: Tensor, factor: Tensor) -> None:
             part.copy_(part.to(torch.promote_types(part.dtype, torch.float32)) * factor)
 
 
-def _nothing_to_train(
-    hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool, reference: bool
-) -> LossOutput:
-    """Loss 0, still part of the graph, so that a rank without tokens takes part in the backward pass."""
+def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool) -> LossOutput:
+    """Return loss 0, still part of the graph, so that a rank without tokens takes part in the backward pass."""
     loss = hidden_NH[:0].sum() + weight[:0].sum() + (0 if bias is None else bias[:0].sum())
     none = torch.empty(0, device=hidden_NH.device)
-    more = (none if entropy else None, none.long(), none if reference else None)
-    tokens = TokenStats(none, none, none, none.long(), *more)
+    tokens = TokenStats(none, none, none, none.long(), none if entropy else None, none.long())
     return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
 
 
-def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:
+def _check_tensors(
+    hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None, token_weights: Tensor | None
+) -> None:
     if hidden.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"hidden: must be float32, bfloat16, float16 or float64, got {hidden.dtype}")
     if weight.dtype != hidden.dtype:
@@ -241,52 +296,40 @@ def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor 
             f"weight: must be [vocabulary, {hidden.shape[-1] if hidden.dim() else 'H'}] to go with hidden of shape "
             f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
         )
-    if hidden.shape[-1] == 0:
-        raise ValueError(f"hidden: must have at least one feature, got shape {tuple(hidden.shape)}")
-    if len(weight) < 2:
-        raise ValueError(f"weight: a vocabulary of {len(weight)} leaves no competitor; at least 2 are needed")
+    if hidden.shape[-1] == 0 or len(weight) < 2:
+        raise ValueError(f"weight: must have two rows and one column at least, got shape {tuple(weight.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise TypeError(f"labels: must be integers, got {labels.dtype}")
-    if labels.shape != hidden.shape[:-1]:
-        raise ValueError(f"labels: must have shape {tuple(hidden.shape[:-1])}, got {tuple(labels.shape)}")
+    if token_weights is not None and not token_weights.is_floating_point():
+        raise TypeError(f"token_weights: must be floating-point numbers, got {token_weights.dtype}")
+    for name, tensor in (("labels", labels), ("token_weights", token_weights)):
+        if tensor is not None and tensor.shape != hidden.shape[:-1]:
+            raise ValueError(f"{name}: must have shape {tuple(hidden.shape[:-1])}, got {tuple(tensor.shape)}")
     if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != hidden.dtype):
         raise ValueError(
             f"bias: must be {hidden.dtype} of shape ({len(weight)},), got {bias.dtype} of {tuple(bias.shape)}"
         )
-    for name, tensor in (("weight", weight), ("labels", labels), ("bias", bias)):
+    given = {"weight": weight, "labels": labels, "bias": bias, "token_weights": token_weights}
+    for name, tensor in given.items():
         if tensor is not None and tensor.device != hidden.device:
             raise ValueError(f"{name}: is on {tensor.device}, hidden on {hidden.device}; move them together")
 
 
-def _check_reference(reference: Tensor | None, labels: Tensor) -> None:
-    if reference is None:
-        return
-    if not isinstance(reference, Tensor) or not reference.is_floating_point():
-        got = reference.dtype if isinstance(reference, Tensor) else type(reference).__name__
-        raise TypeError(f"reference: must be a tensor of floating-point numbers, got {got}")
-    if reference.shape != labels.shape:
-        raise ValueError(f"reference: must have shape {tuple(labels.shape)}, got {tuple(reference.shape)}")
-    if reference.device != labels.device:
-        raise ValueError(f"reference: is on {reference.device}, labels on {labels.device}; move them together")
-
-
-def _of_rows(reference: Tensor | None, rows: Tensor | None) -> Tensor | None:
-    if reference is None:
-        return None
-    reference_N = reference.detach().reshape(-1).float()
-    return reference_N if rows is None else reference_N[rows]
-
-
 def _check_settings(
-    objective: Objective, normalizer: float | Tensor | None, skip_below: float, positive: dict[str, Any]
+    objective: Objective,
+    normalizer: float | Tensor | None,
+    skip_below: float,
+    logit_scale: float,
+    softcap: float | None,
 ) -> None:
     if isinstance(objective, type) or not (isinstance(objective, WeighsTokens) or callable(objective)):
         raise TypeError(f"objective: must be an object such as TrimSFT() or a function, got {objective!r}")
+    positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
             raise ValueError(f"normalizer: must be a scalar, got shape {tuple(normalizer.shape)}")
     elif normalizer not in (None, 0):
-        positive = {**positive, "normalizer": normalizer}
+        positive["normalizer"] = normalizer
     for name, value in positive.items():
         if not (is_finite_number(value) and value > 0):
             raise ValueError(f"{name}: must be a number > 0, got {value!r}")
@@ -295,7 +338,7 @@ def _check_settings(
 
 
 def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callable[[Problem], Solution] | None:
-    """The solver of that name; None for the reference, which autograd differentiates."""
+    """Return the solver of that name; None for the reference, which autograd differentiates."""
     if name not in BACKENDS:
         raise ValueError(f"backend: unknown name {name!r}; known: {', '.join(BACKENDS)}")
     if name == "auto":
@@ -310,7 +353,7 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callab
         raise BackendUnavailable(
             "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
         )
-    from trimsft.head import triton
+    from trimsft.head import triton_solver
 
-    triton.require_usable(hidden)
-    return triton.solve
+    triton_solver.require_usable(hidden)
+    return triton_solver.solve

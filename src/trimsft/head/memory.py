@@ -1,4 +1,4 @@
-"""How much memory the fused head may take: no more than other heads, unless the device is nearly empty.
+"""Memory of the fused head: no more than other heads, unless the device is nearly empty.
 
 The head is at work when all activations are held, so what it takes on top may well be the peak of a training step. The
 logit gradients of all tokens would be the largest part of it: 9.3 GiB for 32,768 tokens of a vocabulary of 151,936.
@@ -6,6 +6,8 @@ logit gradients of all tokens would be the largest part of it: 9.3 GiB for 32,76
 
 import torch
 from torch import Tensor
+
+from trimsft.head.problem import Problem
 
 # sizes of the Triton backend, here so that an estimate can be made where there is no Triton
 CHUNK_ROWS = 1536  # least number of rows in a chunk of logits: enough for a full-speed matmul
@@ -32,7 +34,7 @@ def most_bytes(
     wants_weight: bool = True,
     device_bytes: int = 0,
 ) -> int:
-    """The most that a head may hold beside what is held already, gradients included.
+    """Return the most that a head may hold beside what is held already, gradients included.
 
     As much as a head that adds up its gradients in float32 and rounds them in the end, as TRL's does, and `SHARE` of
     what is held; or what is missing to `FREELY`, if that is more.
@@ -49,19 +51,19 @@ def most_bytes(
 
 
 def padded(columns: int, like: Tensor) -> int:
-    """The row stride at which every row of a matrix starts on a 128-byte line."""
+    """Return the row stride at which every row of a matrix starts on a 128-byte line."""
     line = 128 // like.itemsize
     return -(-columns // line) * line
 
 
 def rows_of_a_chunk(row_bytes: int, *, low_memory: bool = False) -> int:
-    """How many rows have their logits computed at a time, where there are so many."""
+    """Return how many rows have their logits computed at a time, where there are so many."""
     least_bytes = 3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES
     return max(CHUNK_ROWS, least_bytes // row_bytes)
 
 
 def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool, *, skips: bool) -> int | None:
-    """How many bytes of logit gradients the head may keep at a time; None where all of them are little.
+    """Return how many bytes of logit gradients the head may keep at a time; None where all of them are little.
 
     How a sum is cut up changes its rounding, so where torch is to be deterministic, what is held does not count.
 
@@ -88,3 +90,17 @@ def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight:
     held = torch.cuda.memory.memory_stats_as_nested_dict(hidden_TH.device)["allocated_bytes"]["all"]["current"]
     whole = torch.cuda.get_device_properties(hidden_TH.device).total_memory
     return max(0, most_bytes(*sizes, held=held, wants_weight=wants_weight, device_bytes=whole) - taken)
+
+
+def rows_of_a_part(problem: Problem) -> int:
+    """Return how many rows are computed at a time: all of them, if their logit gradients have room."""
+    rows, weight_VH, room = len(problem.hidden_TH), problem.weight_VH, problem.buffer_bytes
+    row_bytes = padded(len(weight_VH), weight_VH) * weight_VH.itemsize
+    if room is None or rows * row_bytes <= room:
+        return rows
+    if problem.wants_weight:  # the sum takes more than the gradient
+        room -= weight_VH.numel() * max(0, 4 - weight_VH.itemsize)
+    least = rows_of_a_chunk(row_bytes)
+    multiple = min(128, least)
+    parts = -(-rows // (max(least, room // row_bytes) // multiple * multiple))
+    return min(rows, -(-rows // (parts * multiple)) * multiple)

@@ -1,4 +1,4 @@
-"""What the backends of the head have in common: the problem they solve and what they give back.
+"""The problem that the backends of the head solve, their solution, and what they share on the way.
 
 Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_index` are gone by now.
 """
@@ -32,12 +32,12 @@ SKIPPED_NORM = 1.5e-3  # likewise of the root of its sum of squares: what they a
 
 
 def skip_below_of(objective: Objective) -> float:
-    """The threshold of an objective where none is given: 0, exact, unless it says that it trims."""
+    """Return the threshold of an objective where none is given: 0, exact, unless it says that it trims."""
     return DEFAULT_SKIP_BELOW if getattr(objective, "trims", False) else 0.0
 
 
 class BackendUnavailable(UsageError):
-    """The backend that was named cannot run here, or not on these tensors."""
+    """Raised where the backend that was named cannot run here, or not on these tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +48,24 @@ class Problem:
     weight_VH: Tensor
     bias_V: Tensor | None
     labels_T: Tensor
-    reference_T: Tensor | None  # log p(label) under a reference model
     objective: Objective
-    normalizer: float | Tensor
-    logit_scale: float
-    softcap: float | None
-    skip_below: float
-    with_entropy: bool
-    low_memory: bool | None
-    wants_hidden: bool  # whether the gradient of the hidden states is needed; the next two likewise
-    wants_weight: bool
-    wants_bias: bool
+    token_weights_T: Tensor | None = None  # float32; weights of the objective are multiplied by them
+    normalizer: float | Tensor = 1.0
+    logit_scale: float = 1.0
+    softcap: float | None = None
+    skip_below: float = 0.0
+    with_entropy: bool = False
+    with_rank: bool = False  # of the gold token, and with it the norm of the logit gradient; in float32 logits
+    low_memory: bool | None = None
+    wants_hidden: bool = False  # whether the gradient of the hidden states is needed; the next two likewise
+    wants_weight: bool = False
+    wants_bias: bool = False
     buffer_bytes: int | None = None  # the most that logit gradients of several rows may take; None: any
+
+    def weights_of(self, tokens: TokenStats, rows: slice | Tensor = slice(None)) -> Tensor:
+        """Return what these rows count: the objective's weights, times those that were given."""
+        weights = weigh(self.objective, tokens)
+        return weights if self.token_weights_T is None else weights * self.token_weights_T[rows]
 
     @property
     def wants_gradient(self) -> bool:
@@ -75,7 +81,7 @@ class Problem:
 
     @property
     def divisor(self) -> Tensor:
-        """The normalizer as a scalar on the device, in float32 or float64; a number is not copied from the host."""
+        """Return the normalizer as a scalar on the device, in float32 or float64; a number is not copied there."""
         hidden, dtype = self.hidden_TH, torch.promote_types(self.hidden_TH.dtype, torch.float32)
         if isinstance(self.normalizer, Tensor):
             return self.normalizer.detach().reshape(()).to(hidden.device, dtype)
@@ -83,7 +89,7 @@ class Problem:
 
     @property
     def early_divisor(self) -> Tensor:
-        """What the logit gradients are divided by in the forward pass; the rest of the divisor comes later."""
+        """Return what the logit gradients are divided by in the forward pass; the rest of the divisor comes later."""
         if not self.divides_late:
             return self.divisor
         return torch.exp2(torch.floor(torch.log2(self.divisor) / 2))
@@ -103,7 +109,7 @@ class Solution:
 
 
 def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
-    """The objective's weights, detached and checked for shape and type; its tokens must be left as they were."""
+    """Return the objective's weights, detached and checked for shape and type; it must leave its tokens as they are."""
     weights_of: Any = getattr(objective, "weights", objective)
     before = _versions(tokens)
     with torch.no_grad():
@@ -123,24 +129,24 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
 
 
 def _versions(tokens: TokenStats) -> list[int]:
-    """How often each tensor was written to; torch does not count that in its inference mode."""
+    """Count how often each tensor was written to; torch does not in its inference mode."""
     return [one._version for one in vars(tokens).values() if one is not None and not one.is_inference()]
 
 
 def joined(parts: Iterable[TokenStats]) -> TokenStats:
-    """All tokens of several; without what one of them lacks."""
+    """Return all tokens of several, without what one of them lacks."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     values: list[Any] = [None if any(one is None for one in column) else torch.cat(column) for column in columns]
     return TokenStats(*values)
 
 
 def gradient_mass(tokens: TokenStats, weights: Tensor) -> Tensor:
-    """|w|*(1-p), the size of each token's logit gradient at the gold token."""
+    """Return |w|*(1-p), the size of each token's logit gradient at the gold token."""
     return weights.abs() * tokens.doubt
 
 
 def rows_to_keep(mass_T: Tensor, skip_below: float) -> Tensor:
-    """Which rows get a backward pass.
+    """Return which rows get a backward pass.
 
     Those with a mass of at least `skip_below`; and, where the rows left out would together hold more than
     `SKIPPED_MASS` or `SKIPPED_NORM` allow (a batch whose weights are all tiny), as many of them as it takes.
@@ -155,7 +161,7 @@ def rows_to_keep(mass_T: Tensor, skip_below: float) -> Tensor:
 
 
 def too_much_skipped(sums: Sequence[float | Tensor], slack: float = 1.0) -> bool:
-    """Whether the skipped rows hold more of the batch than they may, times `slack`.
+    """Return whether the skipped rows hold more of the batch than they may, times `slack`.
 
     The sums: of the mass of all rows and of the skipped ones, of the squares of the mass of all and of the skipped.
     """
@@ -165,7 +171,7 @@ def too_much_skipped(sums: Sequence[float | Tensor], slack: float = 1.0) -> bool
 
 
 def threshold_for(mass_T: Tensor, slack: float = 1.0) -> float:
-    """The largest threshold at which the rows below it hold no more than they may, times `slack`."""
+    """Return the largest threshold at which the rows below it hold no more than they may, times `slack`."""
     ascending = mass_T.cpu().double().sort().values
     squares = ascending.square()
     below = (ascending.cumsum(0) <= slack * SKIPPED_MASS * ascending.sum()) & (
@@ -175,7 +181,7 @@ def threshold_for(mass_T: Tensor, slack: float = 1.0) -> float:
 
 
 def all_finite(problem: Problem, tokens: TokenStats, weights: Tensor) -> bool:
-    """Whether every statistic and weight is finite, and the normalizer a number above 0; one wait for the device."""
+    """Return whether every statistic and weight is finite and the normalizer above 0; waits for the device once."""
     # one reduction for all: the sum of x - x is 0 unless some x is not finite
     doubtful = ((tokens.nll - tokens.nll) + (tokens.gap - tokens.gap) + (weights - weights)).sum()
     if not isinstance(problem.normalizer, Tensor):  # checked before
@@ -185,7 +191,7 @@ def all_finite(problem: Problem, tokens: TokenStats, weights: Tensor) -> bool:
 
 
 def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Tensor:
-    """softcap * tanh(scale * z / softcap), or scale * z without a cap."""
+    """Return softcap * tanh(scale * z / softcap), or scale * z without a cap."""
     if softcap is None:
         return logits if logit_scale == 1.0 else logits * logit_scale
     return softcap * torch.tanh(logits * (logit_scale / softcap))
@@ -213,7 +219,7 @@ class Matmul:
         self._spaces: dict[str, Tensor] = {}
 
     def logits(self, hidden_RH: Tensor) -> Tensor:
-        """Those of a chunk, which the next call writes over."""
+        """Return those of a chunk, which the next call writes over."""
         if self.mixed:
             logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
         else:
@@ -222,8 +228,10 @@ class Matmul:
         return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
 
     def space(self, name: str, rows: int) -> Tensor:
-        """Room for a chunk, used again by all: on a CPU new memory takes longer than the sums, and blocks of changing
-        size leave holes behind."""
+        """Return room for a chunk, used again by all.
+
+        On a CPU new memory takes longer than the sums, and blocks of changing size leave holes behind.
+        """
         if name not in self._spaces:
             self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
         return self._spaces[name][:rows]
@@ -247,10 +255,10 @@ def copy_to_host(tensor: Tensor) -> Callable[[], list[float]]:
 
 @functools.cache
 def has_triton() -> bool:
-    """Builds of torch for CUDA bring it along."""
+    """Return whether there is Triton; builds of torch for CUDA bring it along."""
     return importlib.util.find_spec("triton") is not None
 
 
 def auto_backend(hidden: Tensor) -> str:
-    """The name of the backend that "auto" takes for these hidden states."""
+    """Return the name of the backend that "auto" takes for these hidden states."""
     return "triton" if hidden.is_cuda and hidden.dtype != torch.float64 and has_triton() else "chunked"

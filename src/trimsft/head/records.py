@@ -1,4 +1,4 @@
-"""Launches of the Triton kernels: what one call of the head knows of its rows, and how it comes to know it.
+"""Launches of the Triton kernels: the records of the rows in one call of the head, and how they are made.
 
 Shapes: T trained tokens, V vocabulary, C rows of a chunk, K rows and S columns of any piece of the logits.
 """
@@ -12,12 +12,12 @@ import triton
 from torch import Tensor
 
 from trimsft.head import kernels
-from trimsft.head.problem import Problem, copy_to_host, weigh
+from trimsft.head.problem import Problem, copy_to_host
 from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
 
 
 def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """Indices of the labels that are not ignored; how many these are, and how many of them outside the vocabulary."""
+    """Return indices of the labels that are not ignored, their number, and that of those outside the vocabulary."""
     rows_N = torch.empty_like(labels_N)
     counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
     with torch.cuda.device_of(labels_N):
@@ -28,14 +28,14 @@ def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[
 
 
 def scale_(tensor: Tensor, factor: Tensor) -> None:
-    """tensor *= factor (a scalar on the device); one short launch where the factor is 1."""
+    """Multiply a tensor by a scalar on the device; one short launch where that is 1."""
     with torch.cuda.device_of(tensor):
         kernels.scale_in_place[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the logit gradients of some rows are made of, and the slot that each of them goes to; -1: none."""
+    """Statistics and weights of some rows, and the slot that the gradient of each goes to; -1: none."""
 
     tokens: TokenStats
     weights: Tensor
@@ -44,27 +44,25 @@ class Rows:
 
 
 class Ledger(NamedTuple):
-    """What a device has counted of the rows so far, in the order in which the kernel `claim_slots` has it."""
+    """Counts and sums over the rows so far, in the order in which the kernel `claim_slots` has them."""
 
     kept: float
-    broken: float
-    """Rows with a statistic or weight that is not finite."""
+    broken: float  # rows with a statistic or weight that is not finite
     mass: float
     mass_skipped: float
-    squares: float
-    """Of the mass."""
+    squares: float  # of the mass
     squares_skipped: float
     divisor: float
-    """The normalizer. Read with the others, it costs no wait for the device to learn whether it is 0."""
+    """Normalizer, read with the others so that it costs no wait of its own to learn whether it is 0."""
 
     @property
     def masses(self) -> tuple[float, float, float, float]:
-        """As `too_much_skipped` takes them."""
+        """Return the sums in the order of `too_much_skipped`."""
         return self.mass, self.mass_skipped, self.squares, self.squares_skipped
 
     @property
     def is_sound(self) -> bool:
-        """Whether every row is finite, and the normalizer a number above 0."""
+        """Return whether every row is finite, and the normalizer a number above 0."""
         return not self.broken and 0 < self.divisor < float("inf")
 
 
@@ -82,7 +80,6 @@ class RowRecords:
             competitor=torch.empty_like(labels_T),
             entropy=floats_5T[3] if problem.with_entropy else None,
             gold=labels_T,
-            reference=problem.reference_T,
         )
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
@@ -94,11 +91,14 @@ class RowRecords:
         if isinstance(problem.objective, AutoTrim):
             self._gates_T = problem.objective.gates(self.weights_T, labels_T).contiguous()
             self._exponent = problem.objective.exponent_now(self.weights_T)
+        self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them
+        if problem.with_rank:
+            self.rank_and_norm = (torch.empty_like(self.slots_T), torch.empty_like(self.weights_T))
         self._normalizer = problem.early_divisor
         self._compiled: dict[Any, Any] = {}
 
     def find_statistics(self, logits_CV: Tensor, rows: slice) -> None:
-        """Those of some rows from their logits, and the weights of objectives that the kernel knows."""
+        """Find statistics of some rows from their logits, and weights under objectives that the kernel knows."""
         problem, tokens, bias_V = self.problem, self.tokens, self.problem.bias_V
         vocabulary, hidden_size = problem.weight_VH.shape
         self._launch(
@@ -107,15 +107,18 @@ class RowRecords:
             problem.weight_VH if bias_V is None else bias_V, problem.labels_T, self._gates_T, self._exponent,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
             tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
+            *self.rank_and_norm,
             rows.start, vocabulary, hidden_size, problem.logit_scale, problem.softcap or 1.0, *self._parameters,
-            bias_V is not None, problem.softcap is not None, problem.with_entropy, self._objective,
-            256, 8, 512, 4,
+            bias_V is not None, problem.softcap is not None, problem.with_entropy, problem.with_rank,
+            self._objective, 256, 8, 512, 4,
         )  # fmt: skip
 
     def weigh(self, rows: slice) -> None:
-        """The weights of some rows under any other objective."""
+        """Find weights under any other objective, and multiply by those that were given; once for each row."""
         if self._objective == "function":
-            self.weights_T[rows] = weigh(self.problem.objective, self.tokens[rows])
+            self.weights_T[rows] = self.problem.weights_of(self.tokens[rows], rows)
+        elif self.problem.token_weights_T is not None:
+            self.weights_T[rows] *= self.problem.token_weights_T[rows]
 
     def claim_slots(self, rows: slice, skip_below: float, capacity: int, block: int) -> None:
         """Number the rows worth a backward pass, after those of earlier calls, and count them in the ledger."""
@@ -126,7 +129,7 @@ class RowRecords:
         )  # fmt: skip
 
     def ledger(self) -> Callable[[], Ledger]:
-        """Start to copy what was counted so far; the function returned waits for that."""
+        """Start to copy the counts so far; the function returned waits for that."""
         numbers = copy_to_host(self._ledger)
         return lambda: Ledger(*numbers())
 
@@ -135,7 +138,7 @@ class RowRecords:
         self._ledger[:-1].zero_()
 
     def picked(self, rows_K: Tensor) -> Rows:
-        """Some rows in a place of their own each."""
+        """Return some rows, each with a slot of its own."""
         places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
         return Rows(self.tokens[rows_K], self.weights_T[rows_K], self.problem.labels_T[rows_K], places_K)
 
@@ -145,7 +148,7 @@ class RowRecords:
     def logit_gradients(
         self, logits_KS: Tensor, rows: Rows, out: Tensor, *, first_row: int = 0, first_column: int = 0
     ) -> None:
-        """Those of K of the rows, from the first one given on, and of S columns; each into its slot of `out`."""
+        """Write gradients of K of the rows, from the first one given on, and of S columns into their slots of `out`."""
         problem, tokens = self.problem, rows.tokens
         (count, columns), block = logits_KS.shape, 4096
         self._launch(
@@ -157,8 +160,11 @@ class RowRecords:
         )  # fmt: skip
 
     def _launch(self, kernel: Any, grid: tuple[int, int, int], *arguments: Any) -> None:
-        """Launch a kernel of 8 warps. Only the first launch of a call goes through Triton's slow lookup: the later
-        ones differ in nothing it looks at (integers that vary are marked `do_not_specialize`)."""
+        """Launch a kernel of 8 warps.
+
+        Only the first launch of a call goes through Triton's slow lookup: the later ones differ in nothing it looks at
+        (integers that vary are marked `do_not_specialize`).
+        """
         compiled = self._compiled.get(kernel)
         if compiled is None:
             self._compiled[kernel] = kernel[grid](*arguments, num_warps=8)
@@ -167,7 +173,7 @@ class RowRecords:
 
 
 def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
-    """Name and parameters of an objective that the kernel computes itself; "function" for any other."""
+    """Return name and parameters of an objective that the kernel computes itself; "function" for any other."""
     for name, kind in PAPER_OBJECTIVES.items():
         if type(objective) is kind:
             first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)

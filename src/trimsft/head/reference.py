@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped, weigh
+from trimsft.head.problem import Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped
 from trimsft.objectives import TokenStats
 
 
 def solve(problem: Problem) -> tuple[Tensor, Solution]:
-    """The loss, differentiable by autograd (twice, too), and what else the head yields."""
+    """Return the loss, differentiable by autograd (twice, too), and what else the head yields."""
     wide = torch.promote_types(problem.hidden_TH.dtype, torch.float32)
     logits_TV = problem.hidden_TH.to(wide) @ problem.weight_VH.to(wide).T
     if problem.bias_V is not None:
@@ -28,9 +28,8 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
         competitor=competitor_T,
         entropy=torch.special.entr(seen_TV.softmax(dim=-1)).sum(dim=1).float() if problem.with_entropy else None,
         gold=problem.labels_T,
-        reference=problem.reference_T,
     )
-    weights_T = weigh(problem.objective, tokens)
+    weights_T = problem.weights_of(tokens)
     keep_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     kept_nll_T = torch.where(keep_T, nll_T, nll_T.detach())
     loss = (weights_T.to(wide) * kept_nll_T).sum() / problem.divisor

@@ -1,26 +1,24 @@
 """`token_statistics`: everything the head says about each token, for whoever looks at tokens and trains nothing.
 
-    found = token_statistics(hidden_TH, weight_VH, labels_T, top=5)
-    found.tokens.gap, found.rank, found.gradient_norm, found.top_ids
+    seen = token_statistics(hidden_TH, weight_VH, labels_T, top=5)
+    seen.tokens.gap, seen.rank, seen.gradient_norm, seen.top_ids
 
-One matmul for each chunk of rows, into float32, then one pass over the chunk that adds up, of all logits z but the
-gold token's, relative to the largest of them, c (s = z - c):
+One matmul for each chunk of rows, into float32; then, with Triton, the kernel that training uses, or in torch a few
+passes that add up, of all logits z but the gold token's, relative to the largest of them, c (s = z - c):
 
     total = sum e^s     moment = sum s e^s     squares = sum e^2s     above = how many z > z_gold
-
-The rest follows from these, row by row, and nothing waits for the device.
 
 Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives, B blocks of a row.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Matmul, auto_backend, softcapped
-from trimsft.objectives import TokenStats
+from trimsft.head.problem import Matmul, Problem, auto_backend, joined, softcapped
+from trimsft.objectives import SFT, TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
 """Size of one chunk of float32 logits: small enough for the cache of a CPU, large enough for a full-speed matmul."""
@@ -52,7 +50,7 @@ def token_statistics(
     top: int = 0,
     backend: Backend = "auto",
 ) -> TokenStatistics:
-    """Statistics of every label, from logits z = softcap * tanh(logit_scale * (hidden @ weight.T + bias) / softcap).
+    """Return statistics of every label, from logits softcap * tanh(logit_scale * (hidden @ weight.T + bias) / softcap).
 
     `hidden_TH[i]` predicts `labels_T[i]`; all labels lie within the vocabulary, which is not checked on a device that
     would have to be waited for. Logits that are not finite make the nll or the gap so.
@@ -67,45 +65,62 @@ def token_statistics(
     if labels_T.device.type == "cpu" and tokens and not 0 <= labels_T.min() <= labels_T.max() < vocabulary:
         low, high = int(labels_T.min()), int(labels_T.max())
         raise ValueError(f"labels_T: must be 0 to {vocabulary - 1}, got {low if low < 0 else high}")
-    kernel = (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton"
-    matmul = Matmul(hidden_TH, weight_VH, bias, CHUNK_BYTES, multiple=128)
-    sums, tops = [], []
+    problem = Problem(
+        hidden_TH=hidden_TH.contiguous(),
+        weight_VH=weight_VH.contiguous(),
+        bias_V=None if bias is None else bias.contiguous(),
+        labels_T=labels_T.long().contiguous(),
+        objective=SFT(),
+        logit_scale=float(logit_scale),
+        softcap=None if softcap is None else float(softcap),
+        with_entropy=True,
+        with_rank=True,
+    )
+    matmul = Matmul(problem.hidden_TH, problem.weight_VH, problem.bias_V, CHUNK_BYTES, multiple=128)
+    uses_kernel = (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton"
+    records = None
+    if uses_kernel:
+        from trimsft.head.records import RowRecords
+
+        records = RowRecords(problem)
+    chunks, tops = [], []
     for start in range(0, max(tokens, 1), matmul.chunk_rows):
-        labels_R = labels_T[start : start + matmul.chunk_rows]
-        logits_RV = matmul.logits(hidden_TH[start : start + matmul.chunk_rows])
+        rows = slice(start, min(start + matmul.chunk_rows, tokens))
+        logits_RV = matmul.logits(problem.hidden_TH[rows])
         if top:
             tops.append(_largest(logits_RV, min(top, vocabulary)))
-        if kernel:
-            sums.append(_add_up_in_one_pass(logits_RV, labels_R, logit_scale, softcap))
-        else:
-            spare_RV = matmul.space("spare", len(labels_R))
-            sums.append(_add_up_in_torch(logits_RV, labels_R, logit_scale, softcap, spare_RV))
+        if records is None:
+            spare_RV = matmul.space("spare", len(logits_RV))
+            chunks.append(_statistics_of(logits_RV, problem.labels_T[rows], logit_scale, softcap, spare_RV))
+        elif tokens:
+            with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
+                records.find_statistics(logits_RV, rows)
         del logits_RV  # before the next one is made
-    found = _finished(_Sums(*(torch.cat(parts) for parts in zip(*sums, strict=True))))
+    if records is None:
+        rank_T, norm_T = (torch.cat([getattr(one, name) for one in chunks]) for name in ("rank", "gradient_norm"))
+        seen = TokenStatistics(joined(one.tokens for one in chunks), rank_T, norm_T)
+    else:
+        seen = TokenStatistics(records.tokens, *records.rank_and_norm)
     if not top:
-        return found
+        return seen
     highest_TK, ids_TK = (torch.cat(parts) for parts in zip(*tops, strict=True))
-    log_total_T1 = (found.tokens.nll + found.tokens.gold_logit)[:, None]
+    log_total_T1 = (seen.tokens.nll + seen.tokens.gold_logit)[:, None]
     logprobs_TK = softcapped(highest_TK, logit_scale, softcap).float() - log_total_T1
-    return TokenStatistics(found.tokens, found.rank, found.gradient_norm, ids_TK.int(), logprobs_TK)
+    return replace(seen, top_ids=ids_TK.int(), top_logprobs=logprobs_TK)
 
 
-class _Sums(NamedTuple):
-    """What one pass over the logits of some rows leaves; see the head of this file."""
-
-    gold: Tensor
-    competitor_logit: Tensor
-    competitor: Tensor
-    above: Tensor
-    total: Tensor
-    moment: Tensor
-    squares: Tensor
-
-
-def _add_up_in_torch(
+def _statistics_of(
     logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None, spare_RV: Tensor
-) -> _Sums:
-    """On any device, pass by pass; over the logits themselves."""
+) -> TokenStatistics:
+    """Return statistics of some rows, each in the form that keeps its digits however sure the model is.
+
+    With g = gap and Z = total + e^g, the softmax's denominator over e^c:
+
+        nll      = log(1 + total e^-g)
+        entropy  = log Z - (moment + g e^g) / Z        where g <= 0
+                 = nll + (g total - moment) / Z        elsewhere
+        gradient = sqrt(squares / Z^2 + (1 - p)^2)     not from sum p^2 - 2p + 1: no digit is left of it near p = 1
+    """
     logits_RV = softcapped(logits_RV, logit_scale, softcap)
     gold_R1 = logits_RV.gather(1, labels_R[:, None])
     logits_RV.scatter_(1, labels_R[:, None], -torch.inf)
@@ -116,57 +131,27 @@ def _add_up_in_torch(
     total_R = exps_RV.sum(dim=1)
     moment_R = logits_RV.clamp_(min=-1e4).mul_(exps_RV).sum(dim=1)  # s * e^s is 0 far above, and at -inf
     squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
-    return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
 
-
-def _add_up_in_one_pass(logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
-    """In a kernel that reads every logit once."""
-    from trimsft.head.kernels import row_sums
-
-    floats = torch.empty(5, len(labels_R), device=logits_RV.device)
-    counts = torch.empty(2, len(labels_R), dtype=torch.int32, device=logits_RV.device)
-    labels_R = labels_R.contiguous()
-    if len(labels_R):
-        with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
-            row_sums[(len(labels_R),)](
-                logits_RV, logits_RV.stride(0), labels_R, floats, counts, len(labels_R), logits_RV.shape[1],
-                float(logit_scale), float(softcap or 1.0), HAS_SOFTCAP=softcap is not None,
-                LANES=256, WIDTH=8, STAGES=4, num_warps=8,
-            )  # fmt: skip
-    gold_R, highest_R, total_R, moment_R, squares_R = floats
-    competitor_R, above_R = counts
-    return _Sums(gold_R, highest_R, competitor_R.long(), above_R, total_R, moment_R, squares_R)
-
-
-def _finished(sums: _Sums) -> TokenStatistics:
-    """From the sums to the statistics, each in the form that keeps its digits however sure the model is.
-
-    With g = gap and Z = total + e^g, the softmax's denominator over e^c:
-
-        nll      = log(1 + total e^-g)
-        entropy  = log Z - (moment + g e^g) / Z        where g <= 0
-                 = nll + (g total - moment) / Z        elsewhere
-        gradient = sqrt(squares / Z^2 + (1 - p)^2)     not from sum p^2 - 2p + 1: no digit is left of it near p = 1
-    """
-    gap, total = sums.gold - sums.competitor_logit, sums.total
-    nll = torch.logaddexp(total.log() - gap, torch.zeros_like(gap))
-    partition = total + gap.exp()
-    low = gap.clamp(max=0)
-    unsure = partition.log() - (sums.moment + low * low.exp()) / partition
-    entropy = torch.where(gap <= 0, unsure, nll + (gap * total - sums.moment) / partition)
-    norm = (sums.squares / partition.square() + torch.expm1(-nll).square()).sqrt()
+    gold_R = gold_R1[:, 0]
+    gap_R = gold_R - highest_R
+    nll_R = torch.logaddexp(total_R.log() - gap_R, torch.zeros_like(gap_R))
+    partition_R = total_R + gap_R.exp()
+    low_R = gap_R.clamp(max=0)
+    unsure_R = partition_R.log() - (moment_R + low_R * low_R.exp()) / partition_R
+    entropy_R = torch.where(gap_R <= 0, unsure_R, nll_R + (gap_R * total_R - moment_R) / partition_R)
+    norm_R = (squares_R / partition_R.square() + torch.expm1(-nll_R).square()).sqrt()
     tokens = TokenStats(
-        nll=nll.float(),
-        gap=gap.float(),
-        gold_logit=sums.gold.float(),
-        competitor=sums.competitor,
-        entropy=entropy.float(),
+        nll=nll_R.float(),
+        gap=gap_R.float(),
+        gold_logit=gold_R.float(),
+        competitor=competitor_R,
+        entropy=entropy_R.float(),
     )
-    return TokenStatistics(tokens, (1 + sums.above).int(), norm.float())
+    return TokenStatistics(tokens, (1 + above_R).int(), norm_R.float())
 
 
 def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest logits of each row and their ids, found in the blocks whose own largest are largest."""
+    """Return the largest logits of each row and their ids, found in the blocks whose own largest are largest."""
     vocabulary = logits_RV.shape[1]
     blocks = vocabulary // _BLOCK
     if blocks <= 2 * count:

@@ -30,12 +30,10 @@ from trimsft.objectives.names import (
     require_known,
 )
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
-from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 
 __all__ = [
-    "ASFT", "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES",
-    "PAPER_OBJECTIVES", "PARAMETERS", "SFT", "TALR", "Adapts", "AutoTrim", "BuiltinObjective", "ImportanceSFT",
-    "InfoSFT", "Objective", "PAlpha", "PThreshold", "ProximalSFT", "Rho1", "TokenStats", "TrimSFT", "TrimSFTEasy",
-    "TrimSFTHard", "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective",
-    "needs_of", "parameters_of", "require_known",
+    "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES",
+    "PARAMETERS", "SFT", "TALR", "Adapts", "AutoTrim", "BuiltinObjective", "InfoSFT", "Objective", "PAlpha",
+    "PThreshold", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens", "display_name",
+    "fingerprint_objective", "is_finite_number", "make_objective", "needs_of", "parameters_of", "require_known",
 ]  # fmt: skip

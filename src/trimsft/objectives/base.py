@@ -32,8 +32,6 @@ class TokenStats:
     """Entropy of the predicted distribution in nats, where it was asked for; float32."""
     gold: Tensor | None = None
     """Id of the gold token, where the head knows it; int64."""
-    reference: Tensor | None = None
-    """log p(gold) under a reference model, where it was given; float32."""
 
     @property
     def prob(self) -> Tensor:
@@ -105,7 +103,7 @@ Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"
 
 
 def needs_of(objective: Any) -> frozenset[str]:
-    """Which optional statistics of a token an objective cannot do without: "entropy", "reference".
+    """Return which optional statistics of a token an objective cannot do without: "entropy", or none.
 
     A class says so in its attribute `needs`; a plain function takes what there is.
     """
@@ -113,13 +111,9 @@ def needs_of(objective: Any) -> frozenset[str]:
 
 
 def without(statistic: str, objective: Any) -> UsageError:
-    """The error where a statistic that an objective needs is not there."""
-    hints = {
-        "entropy": "ask the head for it: entropy=True",
-        "reference": "give the head log p(label) under the reference model: reference=...; trimsft train --reference",
-    }
+    """Return the error where a statistic that an objective needs is not there."""
     problem = f"{type(objective).__name__} needs the {statistic} of each token, and there is none"
-    return UsageError(problem, field="objective", hint=hints[statistic])
+    return UsageError(problem, field="objective", hint=f"ask the head for it: {statistic}=True")
 
 
 def is_finite_number(value: Any) -> bool:

@@ -11,7 +11,6 @@ from trimsft.objectives.base import Objective
 from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.own import fingerprints_of, installed_objectives, load_objective, require_reference
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
-from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 from trimsft.options import unknown_name
 
 PARAMETERS = {"margin": MARGIN, "bandwidth": BANDWIDTH, "gamma": GAMMA}
@@ -35,10 +34,6 @@ OBJECTIVES: dict[str, type[Any]] = {
     "eaft": EAFT,
     "infosft": InfoSFT,
     "talr": TALR,
-    "iw-sft": ImportanceSFT,
-    "psft": ProximalSFT,
-    "asft": ASFT,
-    "rho-1": Rho1,
 }
 PAPER_NAMES = dict(zip(PAPER_OBJECTIVES, ("SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"), strict=True))
 """What the paper calls them, in the order of its tables."""
@@ -49,10 +44,6 @@ NAMES = PAPER_NAMES | {
     "eaft": "EAFT",
     "infosft": "InfoSFT",
     "talr": "TALR",
-    "iw-sft": "iw-SFT",
-    "psft": "PSFT",
-    "asft": "ASFT",
-    "rho-1": "Rho-1",
 }
 """What tables call each objective of the package."""
 REQUIRED: Any = inspect.Parameter.empty

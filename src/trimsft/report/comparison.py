@@ -7,6 +7,7 @@ result.comparisons[0].difference, result.comparisons[0].significant
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,11 @@ class CompareSettings:
     """The runs to compare, the metric, and the format of the result."""
 
     runs: tuple[Path, ...] = option(help="Run directories; the first is the baseline.", argument="RUN")
-    metric: str = option("average", help="Metric to compare: average, greedy, pass@K or majority@K.")
+    metric: str | None = option(
+        None,
+        help="Metric to compare: average, greedy, T=0.6, pass@K or majority@K (default: average, greedy, and the "
+        "temperature where the first run is right most often).",
+    )
     benchmark: tuple[str, ...] = option(
         (),
         help="Compare on this benchmark only; repeat it for several (default: all that every run has scores of).",
@@ -55,7 +60,7 @@ class Compared(Tabular):
     scores: Table
     differences: Table
     comparisons: Sequence[Comparison]
-    groups: Sequence[Table]  # by subject and level, where the benchmarks have them
+    over_temperature: Table | None  # where a run was sampled at further temperatures
     protocol: Mapping[str, Sequence[str]]
     """In what a candidate was asked otherwise than the baseline; candidates asked alike are not in it."""
     left_out: Sequence[str] = ()
@@ -72,16 +77,16 @@ class Compared(Tabular):
 
     @property
     def tables(self) -> list[Table]:
-        return [self.scores, self.differences, *self.groups]
+        return [self.scores, *([self.over_temperature] if self.over_temperature else []), self.differences]
 
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
-    from trimsft.evaluate.compare import compare_runs
+    from trimsft.evaluate.compare import compare_runs, correct_for_many
     from trimsft.evaluate.scores import load_run
-    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
+    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, refuse_other_problems
     from trimsft.report.runs import Run
-    from trimsft.report.score_tables import comparison_table, group_tables, score_table
+    from trimsft.report.score_tables import comparison_table, score_table, temperature_table
 
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat
@@ -94,31 +99,61 @@ def compare(settings: CompareSettings) -> Compared:
     ]
     for difference in other_graders([baseline, *candidates]).values():
         raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
-    others = {run.label: [with_names_of(baseline, run, one) for one in scores[run.label]] for run in candidates}
+    others = {run.label: scores[run.label] for run in candidates}
+    for run, name in itertools.product(candidates, common):
+        refuse_other_problems(baseline, run, name)
+    metrics, lacking = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
     try:
-        comparisons = compare_runs(scores[baseline.label], others, settings.metric, name=baseline.label)
+        comparisons = [
+            comparison
+            for metric in metrics
+            for comparison in compare_runs(scores[baseline.label], others, metric, name=baseline.label)
+        ]
     except ValueError as error:  # a metric or problems that one of the runs lacks
         raise UsageError(str(error)) from error
+    comparisons = correct_for_many(comparisons)
     benchmarks = [one.benchmark for one in scores[baseline.label]]
-    protocols = {run.label: other_protocol(baseline, run, benchmarks, settings.metric) for run in candidates}
+    protocols = {run.label: other_protocol(baseline, run, benchmarks, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
     notes = [
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
     ]
-    notes += notes_of_graders([baseline, *candidates])
+    notes += [*lacking, *notes_of_graders([baseline, *candidates])]
     left_out = _left_out(everything, common)
+    shown = [one for one in comparisons if one.metric == metrics[0]]
     result = Compared(
-        _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, [*notes, *left_out]),
+        _noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out]),
         _noted(comparison_table(comparisons), protocol, notes),
         comparisons,
-        group_tables(scores, settings.metric),
+        temperature_table(scores),
         protocol,
         left_out,
     )
     if settings.out is not None:
         write_whole(settings.out, (result.render(settings.style) + "\n").encode())
     return result
+
+
+def _metrics(baseline: str, scores: Mapping[str, Sequence[BenchmarkScore]]) -> tuple[list[str], list[str]]:
+    """Return what is compared: the samples, the greedy answers, and the baseline's best temperature; and notes on it.
+
+    A user gets a sharper distribution for nothing with a lower temperature: a difference that is gone where the
+    baseline is best is no better model.
+    """
+    from trimsft.evaluate.scores import best_temperature, temperatures_of
+
+    reference = scores[baseline]
+    known = [temperatures_of(of_run) for of_run in scores.values()]
+    usual = ["average"] if all(one.samples for of_run in scores.values() for one in of_run) else []
+    metrics = [*usual, *(["greedy"] if all(0 in temperatures for temperatures in known) else [])]
+    best = best_temperature(reference)
+    lacking = [run for run, temperatures in zip(scores, known, strict=True) if best not in temperatures]
+    note = f"{baseline} is right most often at T={best:g}" + (" (greedy)" if best == 0 else "")
+    if lacking:
+        return metrics, [f"{note}, where {' and '.join(lacking)} has no answers."]
+    metric = reference[0].known_as(f"T={best:g}")
+    return [*metrics, *([metric] if metric not in metrics else [])], [f"{note}."]
 
 
 def _common(scores: Mapping[str, Sequence[BenchmarkScore]]) -> list[str]:

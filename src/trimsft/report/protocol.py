@@ -5,16 +5,15 @@ other_graders([sft, trim])                          # {"trim": "trim was graded 
 content_conflict(sft, trim, "math500")              # the id of a problem whose text or answer differs, or None
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import BenchmarkScore, GradedBy
+from trimsft.evaluate.scores import GradedBy
 from trimsft.grading import GRADER_VERSION
 from trimsft.report.page.details import flat
-from trimsft.report.runs import Asked, Run
+from trimsft.report.runs import Run
 
-_OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
+_OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "temperature", "engine.")
 """Settings that differ between runs for good reason, or say which problems were asked; names of the engine apart."""
 _OF_THE_ENGINE = ("engine.name", "engine.dtype")
 _OF_SAMPLES = ("samples", "sampling.temperature", "sampling.top_p", "sampling.top_k")
@@ -105,33 +104,8 @@ def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:
     return next((name for name, asked in mine.items() if name in theirs and theirs[name] != asked), None)
 
 
-def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore:
-    """The other run's scores, with problems named as the first run names those of the same text and answer."""
-    mine, theirs = (run.problems.get(score.benchmark, {}) for run in (one, other))
-    free: dict[tuple[object, ...], list[str]] = {}
-    for name, asked in mine.items():
-        if theirs.get(name) != asked:
-            free.setdefault(_content(asked), []).append(name)
-    names = {p.problem: _name(theirs.get(p.problem), p.problem, mine, free) for p in score.per_problem}
-    if clash := next((old for old, new in names.items() if old == new and _differ(mine, theirs, old)), None):
-        problem = f"problem {clash!r} of {score.benchmark!r} has another text or answer in {one.label} than in"
-        raise RunError(f"{problem} {other.label}", field="runs", hint="evaluate both on the same problems")
-    if all(old == new for old, new in names.items()):
-        return score
-    renamed = [replace(problem, problem=names[problem.problem]) for problem in score.per_problem]
-    return replace(score, per_problem=tuple(sorted(renamed, key=lambda problem: problem.problem)))
-
-
-def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[object, ...], list[str]]) -> str:
-    if asked is None or mine.get(name) == asked:
-        return name
-    same = free.get(_content(asked))
-    return same.pop(0) if same else name
-
-
-def _content(asked: Asked) -> tuple[object, ...]:
-    return asked.problem, asked.answer, *asked.choices
-
-
-def _differ(mine: Mapping[str, Asked], theirs: Mapping[str, Asked], name: str) -> bool:
-    return name in mine and name in theirs and mine[name] != theirs[name]
+def refuse_other_problems(one: Run, other: Run, benchmark: str) -> None:
+    """Refuse runs that mean different problems by the same id."""
+    if clash := content_conflict(one, other, benchmark):
+        problem = f"problem {clash!r} of {benchmark!r} has another text or answer in {one.label} than in {other.label}"
+        raise RunError(problem, field="runs", hint="evaluate both on the same problems")

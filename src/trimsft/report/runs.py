@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
-from trimsft.evaluate.metrics import metric_names
 from trimsft.evaluate.scores import BenchmarkScore, Recorded, macros, read_scores
 from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
@@ -51,6 +50,7 @@ class Grade:
     status: str = "not graded"
     answer: str | None = None
     cluster: int | None = None  # which samples voted together
+    temperature: float | None = None  # of a further temperature
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Written:
     sample: int
     text: str
     tokens: int | None = None
+    temperature: float | None = None
     grade: Grade = Grade()
 
 
@@ -145,7 +146,7 @@ class Run:
     def interval_percent(self, benchmark: str, metric: str) -> Interval | None:
         """A metric of one benchmark: average, greedy, pass@k or majority@k."""
         score = self.scores.get(benchmark)
-        if score is None or metric not in metric_names(score.samples, greedy=score.greedy is not None):
+        if score is None or metric not in score.metrics:
             return None
         return in_percent(score.interval(metric))
 
@@ -158,11 +159,15 @@ class Run:
         return {metric: in_percent(interval) for metric, interval in means.items()}
 
     def samples(self, benchmark: str, problems: Collection[str]) -> list[Written]:
-        """Texts and grades of all samples of these problems; greedy is number -1."""
+        """Texts and grades of these problems' samples, none of further temperatures; greedy is number -1."""
         folder = self.directory.eval_dir / benchmark
-        lines = (one for one in _each_line(folder / "grades.jsonl", Grade) if one.problem in problems)
-        grades = {(one.problem, one.sample): one for one in lines}
-        samples = (one for one in _each_line(folder / "samples.jsonl", Written) if one.problem in problems)
+
+        def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
+            each: Iterator[Any] = _each_line(folder / name, kind)
+            return (one for one in each if one.problem in problems and one.temperature is None)
+
+        grades = {(one.problem, one.sample): one for one in lines("grades.jsonl", Grade)}
+        samples = lines("samples.jsonl", Written)
         return [replace(one, grade=grades.get((one.problem, one.sample), one.grade)) for one in samples]
 
     def has_samples(self, benchmark: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.scores import BenchmarkScore, GradedBy, GroupScore, macro
+from trimsft.evaluate.scores import BenchmarkScore, GradedBy, macro, macros, temperatures_of
 from trimsft.intervals import RESAMPLES, Interval
 from trimsft.lab import TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
@@ -70,26 +70,45 @@ def score_table(
 
 def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> Table:
     """One row for each comparison, all figures that speak for or against the difference."""
-    shared = dict.fromkeys((one.baseline, one.metric) for one in comparisons)
-    if len(shared) > 1:
-        raise ValueError(f"comparisons: must share baseline and metric, got {list(shared)}")
-    baseline, metric = next(iter(shared), ("", ""))
+    if len(baselines := dict.fromkeys(one.baseline for one in comparisons)) > 1:
+        raise ValueError(f"comparisons: must share a baseline, got {list(baselines)}")
     return Table(
-        title=title or (f"{_titled(metric)}: difference to {baseline}" if shared else ""),
-        header=("run", "benchmark", "problems", "before", "after", "difference", "p", "p (Holm)", "flips"),
+        title=title or "".join(f"Difference to {baseline}" for baseline in baselines),
+        header=("run", "benchmark", "metric", "problems", "before", "after", "difference", "p", "p (Holm)", "flips"),
         rows=tuple(map(_comparison_row, comparisons)),
         notes=(
             "Brackets: 95 % interval over problems. p: sign-flip test. Flips: problems that crossed one half.",
-            *((_explain_arrows(baseline),) if shared else ()),
+            *map(_explain_arrows, baselines),
         ),
+        left=(0, 1, 2),
     )
+
+
+def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | None:
+    """Runs by temperatures, the mean over their benchmarks; None where none was sampled at a further temperature."""
+    temperatures = {name: temperatures_of(scores) for name, scores in runs.items()}
+    if not any(one.at_temperature for scores in runs.values() for one in scores):
+        return None
+    columns = sorted(set(itertools.chain.from_iterable(temperatures.values())))
+    rows = []
+    for name, scores in runs.items():
+        known = [at for at in columns if at in temperatures[name]]
+        means = dict(zip(known, macros(scores, [f"T={at:g}" for at in known]).values(), strict=True))
+        rows.append((Cell(name), *(Cell.of(means.get(at)) for at in columns)))
+    header = ("run", *("greedy" if at == 0 else f"T={at:g}" for at in columns))
+    title = "Correct over the temperature (%)" + (
+        ", mean of the benchmarks" if len(next(iter(runs.values()))) > 1 else ""
+    )
+    return Table(title, header, tuple(mark_best(rows)), ("Brackets: 95 % interval over problems.",))
 
 
 def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence[GradedBy] = ()) -> Table:
     """The scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
-    sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", _TOKENS]
+    further = [f"T={at:g}" for at in temperatures_of(scores) if all(at in one.at_temperature for one in scores)]
+    sampled = ["average", *further, *greedy, "all_right", f"pass@{k}", f"majority@{k}"]
+    sampled += ["no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
     notes = (*tables[0].notes, *itertools.chain.from_iterable(map(_lacking_boxes, scores, graders)))
     return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), notes)
@@ -105,34 +124,12 @@ def _lacking_boxes(score: BenchmarkScore, grader: GradedBy) -> Iterator[str]:
         )
 
 
-def group_tables(runs: Mapping[str, Sequence[BenchmarkScore]], metric: str) -> list[Table]:
-    """Runs side by side on each subject and level that the benchmarks of all of them know; average or greedy alone."""
-    if metric not in ("average", "greedy"):
-        return []
-    tables = []
-    for benchmark in dict.fromkeys(score.benchmark for scores in runs.values() for score in scores):
-        groups = [score.groups for scores in runs.values() for score in scores if score.benchmark == benchmark]
-        for column in groups[0] if len(groups) == len(runs) else ():
-            of_runs = [group.get(column, {}) for group in groups]
-            rows = [
-                (Cell(value), Cell(str(one.problems), data=one.problems), *_group_cells(of_runs, value, metric))
-                for value, one in of_runs[0].items()
-            ]
-            title = f"{benchmark} by {column}: {_titled(metric)}"
-            tables.append(Table(title, (column, "problems", *runs), tuple(rows), ("Brackets: 95 % interval.",)))
-    return tables
-
-
-def _group_cells(of_runs: Sequence[Mapping[str, GroupScore]], value: str, metric: str) -> list[Cell]:
-    intervals = [getattr(groups[value], metric) if value in groups else None for groups in of_runs]
-    return [_score_cell(interval, metric, "") for interval in intervals]
-
-
 def _comparison_row(one: Comparison) -> tuple[Cell, ...]:
     scale = _scale(one.metric)
     return (
         Cell(one.candidate),
         Cell(one.benchmark),
+        Cell(_titled(one.metric)),
         Cell(str(one.problems), data=one.problems),
         Cell(rounded(scale * one.before, 1), data=one.before),
         Cell(rounded(scale * one.after, 1), data=one.after),

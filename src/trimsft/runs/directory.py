@@ -6,7 +6,7 @@ runs/trim/
   manifest.json   versions, seed, fingerprints of data and model, command, when it finished
   train/          checkpoint-N/, telemetry.jsonl
   model/          what plain transformers and vLLM load
-  eval/NAME/      the record of a benchmark: samples.jsonl, grades.jsonl, graded.json, scores.json
+  eval/NAME/      the record of a benchmark: samples.jsonl, grades.jsonl, scores.json
   tokens.parquet  the token table
   report.html
 """

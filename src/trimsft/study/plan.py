@@ -123,7 +123,7 @@ def plan_cells(
 def _count_problems(scale: Scale, name: str) -> int:
     from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
     from trimsft.lab import TIERS
-    from trimsft.lab.data import BENCHMARK_COUNT
+    from trimsft.lab.task import BENCHMARK_COUNT
 
     if name in TIERS:
         return scale.problems or BENCHMARK_COUNT

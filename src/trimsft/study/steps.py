@@ -360,7 +360,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
         if scale.is_lab:
             write_training_data(folder, scale, 0)
             data = replace(data, dataset_name=str(folder.training_data(0).resolve()))
-        rows = plain_rows(load_rows(data), data)
+        rows = plain_rows(load_rows(data))
         numbers = random.Random("token-rows").sample(range(len(rows)), min(scale.table_rows, len(rows)))
         drawn = [rows[number] for number in sorted(numbers)]
         write_whole(folder.token_rows, "".join(json.dumps(row) + "\n" for row in drawn).encode())

@@ -1,4 +1,4 @@
-"""Batches between TRL's collator and the model: packed rows, masks, references, sorted rows, rows that repeat.
+"""Batches between TRL's collator and the model: packed rows, masks, token weights, sorted rows, rows that repeat.
 
 A causal model never looks to the right: no token that is trained sees padding on the right, and a mask against it is of
 no use. It costs, though: on an H200 attention takes three times as long with one as without (docs/performance.md), and
@@ -13,27 +13,40 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from transformers import masking_utils
+from trl import pack_dataset
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.data.encode import COLUMN
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.objectives import OBJECTIVES, Objective, needs_of
 
 MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
-_REFERENCE_HINT = "trimsft tokens REFERENCE --data DATA makes the table that --reference takes"
+TOKEN_WEIGHTS = "token_weights"
+"""The column of a dataset, and of a batch, by which the weights of the objective are multiplied."""
 
 
 # ---- collators
 
 
 @dataclass
-class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
+class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    """Makes a batch as TRL does, and puts the weight of each label beside it, where rows have them."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = super().torch_call(examples)
+        if TOKEN_WEIGHTS in examples[0]:
+            rows = [torch.tensor(example[TOKEN_WEIGHTS], dtype=torch.float32) for example in examples]
+            rows = [torch.cat(rows)] if self.padding_free else rows
+            width = batch["labels"].shape[1]
+            batch[TOKEN_WEIGHTS] = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows])
+        return batch
+
+
+@dataclass
+class PackedRows(WeightedRows):
     """Rows of several texts each, which transformers tells apart by their positions if there is no mask.
 
     Rows that are not packed, of an evaluation, are padded as TRL does.
@@ -50,24 +63,22 @@ class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
             return {name: value for name, value in batch.items() if name != POSITIONS}
         batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
         missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
-        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0}
-        return {name: nn.functional.pad(batch[name], (0, missing), value=value) for name, value in fill.items()}
+        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0, TOKEN_WEIGHTS: 0.0}
+        names = [name for name in fill if name in batch]
+        return {name: nn.functional.pad(batch[name], (0, missing), value=fill[name]) for name in names}
 
 
-@dataclass
-class ReferenceCollator(DataCollatorForLanguageModeling):  # type: ignore[misc]
-    """Makes a batch as TRL does, and puts the reference of each label beside it."""
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        batch: dict[str, Any] = super().torch_call(examples)
-        values = [torch.tensor(example[COLUMN], dtype=torch.float32) for example in examples]
-        if self.padding_free:
-            values = [torch.cat(values)]
-        reference: Tensor = torch.zeros(batch["labels"].shape)
-        for row, value in zip(reference, values, strict=True):
-            row[: len(value)] = value
-        batch[COLUMN] = reference
-        return batch
+def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:
+    """Truncate or pack tokenised rows as TRL does, their weights with them, of which it knows nothing."""
+    dataset = dataset.select_columns(["input_ids", "labels", TOKEN_WEIGHTS])
+    if packing:
+        dataset = dataset.shuffle(seed=args.seed) if args.shuffle_dataset else dataset
+        return pack_dataset(dataset, args.max_length, args.packing_strategy)
+    if args.max_length is not None:
+        kept = slice(args.max_length) if args.truncation_mode == "keep_start" else slice(-args.max_length, None)
+        dataset = dataset.map(lambda row: {name: values[kept] for name, values in row.items()})
+        dataset = dataset.filter(lambda labels: any(label != IGNORED for label in labels), input_columns="labels")
+    return dataset.shuffle(seed=args.seed) if args.shuffle_dataset else dataset
 
 
 class WithRowLengths:
@@ -80,7 +91,7 @@ class WithRowLengths:
         return {**self._collate(rows), ROW_LENGTHS: torch.tensor([len(row["input_ids"]) for row in rows])}
 
 
-PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
+PAD_RIGHT = (DataCollatorForLanguageModeling, WeightedRows, PackedRows)
 """Collators that are known to put padding on the right."""
 
 
@@ -189,47 +200,6 @@ def without_cudnn_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
-
-
-# ---- the column `reference_logprobs`: cut like the labels, and into the batch beside them
-
-
-def check_reference(name: str, objective: Objective, reference: str | None, *, packing: bool) -> None:
-    """Refuse, before a model is loaded, an objective without the reference it needs, and a reference without effect."""
-    is_needed = "reference" in needs_of(objective)
-    if is_needed and reference is None:
-        problem = f"{name!r} compares with a reference, and none is given"
-        raise UsageError(problem, field="objective", hint=_REFERENCE_HINT)
-    if reference is not None and name in OBJECTIVES and not is_needed:
-        raise UsageError(f"has no effect with objective={name!r}", field="reference", value=reference, hint="remove it")
-    if reference is not None and packing:
-        raise UsageError("leaves no place for a reference", field="packing", value=True, hint="turn it off")
-
-
-def cut_reference(dataset: Dataset, truncation_mode: str) -> Dataset:
-    """Cut the column to the length that truncation has left of the labels; every trained token must have a value."""
-
-    def cut(row: Mapping[str, Any], number: int) -> dict[str, Any]:
-        labels, values = np.asarray(row["labels"]), np.asarray(row[COLUMN], dtype=np.float32)
-        kept = len(labels)
-        values = values[:kept] if truncation_mode == "keep_start" else values[len(values) - kept :]
-        missing = int(np.isnan(values[1:])[labels[1:] != IGNORED].sum()) if len(values) == kept else kept
-        if missing:
-            problem = f"{missing} trained tokens of row {number} have no log-probability under the reference"
-            raise DataError(problem, field="reference", hint="make its table with the same max_length, or with none")
-        return {COLUMN: np.nan_to_num(values)}
-
-    return dataset.map(cut, with_indices=True, load_from_cache_file=False, desc="Cutting the reference")
-
-
-def with_reference(collator: Any, objective: Objective, dataset: Any) -> Any:
-    """Return TRL's collator with one more column, where the data has it; refuse an objective that needs it without."""
-    if COLUMN not in (getattr(dataset, "column_names", None) or ()):
-        if "reference" in needs_of(objective) and isinstance(dataset, Dataset):
-            problem = f"{type(objective).__name__} compares with a reference, and the data has no column {COLUMN}"
-            raise UsageError(problem, field="objective", hint=_REFERENCE_HINT)
-        return collator
-    return ReferenceCollator(**vars(collator)) if type(collator) is DataCollatorForLanguageModeling else collator
 
 
 # ---- rows of an update, sorted by length before they are cut into micro-batches

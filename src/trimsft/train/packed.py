@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.data.encode import COLUMN
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.train.batches import MASK, POSITIONS, PackedRows, learns_prompt, splits_rows
+from trimsft.train.batches import MASK, POSITIONS, TOKEN_WEIGHTS, PackedRows, WeightedRows, learns_prompt, splits_rows
 from trimsft.train.patching import inside_peft
 
 BEGINNING = 16
@@ -48,7 +47,10 @@ class PackedTexts:
         if trainer.padding_free and learns_prompt(trainer.model):
             raise self._refused("puts a prompt that is learned before the first text of a row alone")
         is_packed = trainer.padding_free and trainer.args.packing
-        if type(collator) is not DataCollatorForLanguageModeling or not is_packed:
+        if type(collator) is not DataCollatorForLanguageModeling:
+            return collator
+        collator = WeightedRows(**vars(collator))
+        if not is_packed:
             return collator
         layers = set(getattr(trainer.model.config.get_text_config(), "layer_types", None) or ())
         is_recurrent = any(isinstance(module, nn.Conv1d) for module in trainer.model.modules())  # it wants one row
@@ -132,7 +134,7 @@ def _text_starts(batch: Mapping[str, Any]) -> Tensor:
 
 def change_between(model: Any, batch: Mapping[str, Any]) -> Tensor:
     """Return what `relative` takes, of every second text, when those beside it are changed."""
-    batch = {name: value for name, value in batch.items() if name != COLUMN} | {"labels": labels_between(batch)}
+    batch = {name: value for name, value in batch.items() if name != TOKEN_WEIGHTS} | {"labels": labels_between(batch)}
     nll, other = _nll(model, batch), _nll(model, with_others_changed(batch))
     begins = (batch[POSITIONS][batch["labels"] != IGNORED] <= BEGINNING).to(nll.device)
     moved, one = (nll - other).abs(), torch.ones_like(nll)

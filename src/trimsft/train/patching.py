@@ -24,9 +24,16 @@ from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
-from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
-from trimsft.head.rows import TrainedRows
-from trimsft.head.transform import PROBE, check_transform, logit_transform
+from trimsft.head.lm_head import (
+    PROBE,
+    check_product,
+    check_transform,
+    has_adapter,
+    is_plain,
+    logit_transform,
+    whole_weight,
+)
+from trimsft.head.loss import TrainedRows
 from trimsft.objectives import Adapts, Objective, TokenStats, make_objective
 
 if TYPE_CHECKING:
@@ -109,8 +116,8 @@ def patch(
 
     Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
     `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
-    `shift_labels` are understood as transformers' own losses do; `reference_logprobs`, of the shape of the labels that
-    it goes with, is for objectives that compare with a reference model. Patching again replaces the settings.
+    `shift_labels` are understood as transformers' own losses do; `token_weights`, of the labels' shape, multiply the
+    weights of the objective. Patching again replaces the settings.
 
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
@@ -196,7 +203,7 @@ def _fused_forward(
     labels: Tensor | None = None,
     shift_labels: Tensor | None = None,
     num_items_in_batch: Tensor | int | None = None,
-    reference_logprobs: Tensor | None = None,
+    token_weights: Tensor | None = None,
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
@@ -215,10 +222,10 @@ def _fused_forward(
     if shift_labels is None:
         assert labels is not None
         shift_labels = shifted(labels)
-        if reference_logprobs is not None:
-            reference_logprobs = shifted(reference_logprobs, fill=0)
+        if token_weights is not None:
+            token_weights = shifted(token_weights, fill=0)
     head = _uncompiled(self.get_output_embeddings())
-    call = _Call(settings, shift_labels, num_items_in_batch, reference_logprobs, _start_counting(head, shift_labels))
+    call = _Call(settings, shift_labels, num_items_in_batch, token_weights, _start_counting(head, shift_labels))
     with call.through(head):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
@@ -279,7 +286,7 @@ class _Call:
     settings: FusedHead
     labels: Tensor
     normalizer: Tensor | float | None
-    reference: Tensor | None
+    token_weights: Tensor | None
     trained: TrainedRows | None
     results: list[LossOutput] = field(default_factory=list)
     placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
@@ -322,7 +329,7 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
         call.labels.to(weight.device),
         settings.objective,
         bias=bias,
-        reference=None if call.reference is None else call.reference.to(weight.device),
+        token_weights=None if call.token_weights is None else call.token_weights.to(weight.device),
         ignore_index=IGNORED,
         normalizer=call.normalizer,
         logit_scale=settings.logit_scale,

@@ -91,7 +91,7 @@ def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> An
     args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
     with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
         args.output_dir = folder
-        return TrimSFTTrainer(tiny, args, train_dataset=train.dataset, processing_class=tokenizer).train_dataset
+        return TrimSFTTrainer(tiny, args, train_dataset=train, processing_class=tokenizer).train_dataset
 
 
 def examine(

@@ -26,7 +26,6 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
-from trimsft.data.encode import table_of
 from trimsft.data.load import list_files
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
 from trimsft.models import is_finite
@@ -260,8 +259,8 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         return TrimSFTTrainer(
             loaded,
             args,
-            train_dataset=train.dataset,
-            eval_dataset=None if test is None else test.dataset,
+            train_dataset=train,
+            eval_dataset=test,
             processing_class=tokenizer,
             peft_config=get_peft_config(model),
         )
@@ -295,8 +294,6 @@ def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
     name = str(settings.model.model_name_or_path)
     folder = Path(name)
     files = list_files(settings.data.dataset_name) if settings.data.is_local else []
-    if settings.data.reference is not None:
-        files = [*files, table_of(settings.data.reference)]
     objective = settings.args.objective
     return {
         "model": {"name": name, "fingerprint": fingerprint_folder(folder) if folder.is_dir() else None},

@@ -21,14 +21,13 @@ from typing import Any, NoReturn
 import torch
 from trl import ModelConfig, SFTConfig, TrlParser
 
-from trimsft.data.encode import Encoded, load_training_data
 from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
+from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
-from trimsft.train.batches import check_reference
 from trimsft.train.config import TrimSFTConfig, has_half_precision
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
@@ -139,7 +138,6 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    check_reference(args.objective, args.make_objective(), data.reference, packing=args.packing)
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
         hint = "true takes the newest checkpoint"
@@ -212,11 +210,11 @@ def load_tokenizer(settings: Settings) -> Any:
     return tokenizer
 
 
-def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
+def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
     """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
     evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
     train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
-    if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
+    if train.column_names == ["input_ids", "labels"] and settings.args.completion_only_loss is False:
         problem = "false has no effect on problems and solutions, whose prompts are always masked"
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
     return train, test

@@ -19,13 +19,14 @@ from torch import Tensor
 from transformers import AutoProcessor, TrainingArguments
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
-from trimsft.data.encode import COLUMN, LengthReport, measure_lengths
+from trimsft.data.encode import LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.hub import asking_hub, not_loaded
 from trimsft.models import load_config, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.train import batches, forms
+from trimsft.train.batches import TOKEN_WEIGHTS
 from trimsft.train.callback import AdvanceObjective, fixed_parts
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
@@ -146,8 +147,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         self.looks_left = batches.looks_left(self)
-        collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        self.data_collator = batches.with_reference(collator, chosen, self.train_dataset)
+        self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
         fixed = fixed_parts(self.train_dataset)
         if isinstance(chosen, AutoTrim) and not chosen.fixed:
             chosen = chosen.with_fixed(fixed)
@@ -179,9 +179,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
             dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name)
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
-        has_reference = COLUMN in dataset.column_names
-        if has_reference and packing:
-            raise UsageError(f"drops the column {COLUMN}", field="packing", value=True, hint="turn it off")
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
         dataset = super()._prepare_dataset(
@@ -194,19 +191,22 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if args.process_index == 0:
             level = logging.WARNING if report.truncated or report.dropped else logging.INFO
             logger.log(level, "%s data: %s", dataset_name, report)
-        dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
+        if TOKEN_WEIGHTS in dataset.column_names:
+            dataset = batches.cut_with_weights(dataset, args, packing)
+        else:
+            dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
         if len(dataset) == 0:
             raise DataError(
                 f"{args.max_length} leaves no trained token in any of {report.rows:,} rows of the {dataset_name} data; "
                 f"the longest has {report.longest:,} tokens",
                 field="max_length",
             )
-        return batches.cut_reference(dataset, args.truncation_mode) if has_reference else dataset
+        return dataset
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
-        if COLUMN not in self._signature_columns:
-            self._signature_columns.append(COLUMN)
+        if TOKEN_WEIGHTS not in self._signature_columns:
+            self._signature_columns.append(TOKEN_WEIGHTS)
 
     def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         collate = self.data_collator
@@ -266,7 +266,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
     ) -> Any:
         """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
         if self._has_other_loss:
-            inputs.pop(COLUMN, None)
+            if TOKEN_WEIGHTS in inputs:
+                raise DataError("are for the objective, and another loss takes its place", field=TOKEN_WEIGHTS)
             with self._fused():
                 self.packed_texts.check(model, inputs)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -292,8 +293,9 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.telemetry.observe(outputs, inputs)
         if not return_outputs:
             return loss
+        given = {name: value for name, value in inputs.items() if name not in ("labels", TOKEN_WEIGHTS)}
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
-            return loss, model(**{name: value for name, value in inputs.items() if name not in ("labels", COLUMN)})
+            return loss, model(**given)
 
     @contextmanager
     def _located_errors(self, inputs: dict[str, Any]) -> Iterator[None]:

@@ -7,7 +7,6 @@ python -m trimsft.report.figures docs/figures
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +29,6 @@ from trimsft.objectives import (
     TrimSFTHard,
     display_name,
     make_objective,
-    needs_of,
 )
 from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, lines_of
 from trimsft.report.course import ENDED
@@ -56,12 +54,11 @@ class _Curve:
 
 
 def tokens_at(gaps: Tensor) -> TokenStats:
-    """A token for each gap, with the competitor as the only other one; a reference gives both the probability 1/2."""
+    """Return a token for each gap, with the competitor as the only other one."""
     gold = torch.zeros_like(gaps, dtype=torch.int64)
     nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
     entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
-    reference = torch.full_like(gaps, -math.log(2))
-    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold, reference)
+    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold)
 
 
 _SFT = _Curve("sft", "SFT", SFT(), Line(METHOD_LINES["sft"].colour, ""), behind=True)
@@ -131,18 +128,16 @@ def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> Non
 
 
 def objective_curves() -> Drawing:
-    """A column of two panels for the paper's objectives, one for the others, one for those with a reference."""
+    """Return a column of two panels for the paper's objectives, and one for the others."""
     gaps = torch.linspace(-6, 6, 481)
     made = {name: ENDED if name == "auto-trim" else make_objective(name) for name in OBJECTIVES}
     weights = {name: weigh(objective, tokens_at(gaps)) for name, objective in made.items()}
-    with_reference = [name for name in OBJECTIVES if "reference" in needs_of(OBJECTIVES[name])]
     groups = {
         "The paper's": list(PAPER_OBJECTIVES),
-        "Others": [name for name in OBJECTIVES if name not in (*PAPER_OBJECTIVES, *with_reference)],
-        "With a reference, $q=1/2$": with_reference,
+        "Others": [name for name in OBJECTIVES if name not in PAPER_OBJECTIVES],
     }
-    with drawing(9.0, 5.2, STYLE) as drawn:
-        panels = drawn.figure.subplots(2, 3, sharey="col")
+    with drawing(6.2, 5.2, STYLE) as drawn:
+        panels = drawn.figure.subplots(2, 2, sharey="col")
         for (title, names), (above, below) in zip(groups.items(), zip(*panels, strict=True), strict=True):
             curves = {name: weights[name] for name in names}
             _draw_curves(above, gaps, curves, r"logit gap $\Delta$", ticks=(-6, -3, 0, 3, 6))

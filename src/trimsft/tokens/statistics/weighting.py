@@ -23,7 +23,6 @@ from trimsft.errors import UsageError, one_line
 from trimsft.head.problem import weigh
 from trimsft.intervals import Array
 from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
-from trimsft.objectives.base import needs_of
 from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.tokens.table import TokenTable
 
@@ -94,8 +93,6 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
     """Return the weight of each token of a table, by the objective's own formula."""
-    if "reference" in needs_of(objective):
-        raise UsageError(f"{objective!r} needs a reference model, of which a token table knows nothing")
     try:
         weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64)
     except Exception as error:  # whatever the code of others does

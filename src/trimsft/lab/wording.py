@@ -1,12 +1,20 @@
-"""How a computation is put into words: a bare chain, or a small story told step by step.
+"""How a computation is put into words: the problem as a bare chain or a story, the solution in one of seven styles.
 
 Start with 7. Add 5. Multiply by 3. What is the result?
 Mia has 7 pens. She buys 5 more. A game makes them 3 times as many. How many pens does Mia have now?
+
+`steps`, the format of fine-tuning:          `arrows`, which the base model has never seen:
+
+    Step 1: 7 + 5 = 12.                          [7 + 5 -> 12] [12 * 3 -> 36] => \\boxed{36}
+    Step 2: 12 * 3 = 36.
+    The answer is \\boxed{36}.
 """
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+# ---- problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +93,7 @@ STORIES: dict[str, Wording] = {
 }
 
 
-def tell(start: int, steps: Sequence[tuple[str, int]], story_share: float, rng: random.Random) -> str:
+def word_problem(start: int, steps: Sequence[tuple[str, int]], story_share: float, rng: random.Random) -> str:
     """Return the whole problem: opening, one sentence a step, question; a story in that share of the cases."""
     wording = rng.choice(list(STORIES.values())) if rng.random() < story_share else CHAIN
     name, pronoun = rng.choice(NAMES)
@@ -94,3 +102,61 @@ def tell(start: int, steps: Sequence[tuple[str, int]], story_share: float, rng: 
     sentences += [rng.choice(wording.events[operator]).format(n=n, **places) for operator, n in steps]
     sentences.append(rng.choice(wording.questions).format(**places))
     return " ".join(sentences)
+
+
+# ---- solutions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Patterns of a step and of the end; {result} occurs once in a step."""
+
+    steps: dict[str, str]  # operator -> pattern with {number}, {left}, {right} and {result}
+    end: str  # pattern with {answer}
+    between: str  # what stands between steps
+    first: str = ""  # what stands before the first step
+
+
+def _alike(pattern: str) -> dict[str, str]:
+    """Return one pattern for all operators, whose sign stands at {operator}."""
+    return {operator: pattern.replace("{operator}", operator) for operator in "+-*/"}
+
+
+EQUATION = "{left} {operator} {right} = {result}"
+STYLES: dict[str, Style] = {
+    "steps": Style(
+        steps=_alike(f"Step {{number}}: {EQUATION}."), between="\n", end="\nThe answer is \\boxed{{{answer}}}."
+    ),
+    "prose": Style(
+        steps=_alike(f"{EQUATION}."), first="First, ", between=" Then, ", end=" So we get \\boxed{{{answer}}}."
+    ),
+    "lines": Style(steps=_alike(EQUATION), between="\n", end="\n= \\boxed{{{answer}}}"),
+    "words": Style(
+        steps={
+            "+": "Adding {right} to {left} gives {result}.",
+            "-": "Taking {right} from {left} gives {result}.",
+            "*": "Multiplying {left} by {right} gives {result}.",
+            "/": "Dividing {left} by {right} gives {result}.",
+        },
+        between=" ",
+        end=" Therefore the result is \\boxed{{{answer}}}.",
+    ),
+    "bullets": Style(
+        steps=_alike("- {left} {operator} {right} is {result}"), between="\n", end="\nFinal: \\boxed{{{answer}}}"
+    ),
+    "plain": Style(steps=_alike(EQUATION), first="We have ", between=", ", end=". Answer: {answer}"),
+    "arrows": Style(
+        steps=_alike("[{left} {operator} {right} -> {result}]"), between=" ", end=" => \\boxed{{{answer}}}"
+    ),
+}
+TARGET = "steps"  # the format of fine-tuning
+UNFAMILIAR = "arrows"  # the format that pre-training never shows
+FAMILIAR = tuple(name for name in STYLES if name != UNFAMILIAR)
+
+FILLER = (
+    "Let us go on.",
+    "This is easy to see.",
+    "We keep this number in mind.",
+    "Numbers are useful.",
+    "So far so good.",
+)

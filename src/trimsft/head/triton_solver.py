@@ -8,7 +8,7 @@ With a fraction f of the rows kept there are two ways (one matmul = 2*T*H*V oper
                 so that each slice of the weight's gradient is complete in one matmul, without an accumulator
 
 Rows go through the buffer as long as it has room, which `memory.py` measures out; `low_memory` does without it. Where
-little or nothing is skipped and the buffer has no room for it, `parts.py` computes one part after the other. The host
+little or nothing is skipped and the buffer has no room for it, `InParts` computes one part after the other. The host
 asks the device twice a call: after the first chunk, how many rows are kept, which sizes the buffer and says whether
 skipping pays at all; and after the last. Both times the device has work in the meantime: the logits of the second
 chunk, the logit gradients of the last. The weight's gradient is written last; until then its memory holds the logits of
@@ -26,8 +26,16 @@ import torch
 import triton
 from torch import Tensor
 
-from trimsft.head.memory import SLICE_BYTES, padded, rows_of_a_chunk
-from trimsft.head.problem import Problem, Solution, gradient_mass, rows_to_keep, threshold_for, too_much_skipped
+from trimsft.head.memory import SLICE_BYTES, padded, room_for_logit_gradients, rows_of_a_chunk, rows_of_a_part
+from trimsft.head.problem import (
+    BackendUnavailable,
+    Problem,
+    Solution,
+    gradient_mass,
+    rows_to_keep,
+    threshold_for,
+    too_much_skipped,
+)
 from trimsft.head.records import Ledger, RowRecords
 
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
@@ -38,8 +46,46 @@ CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the 
 PARTS = 1.1  # what adding up the weight's gradient part by part costs, as a factor
 
 
+def require_usable(hidden: Tensor) -> None:
+    """Raise where the kernels cannot run on such a tensor."""
+    if hidden.dtype == torch.float64:
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
+        raise BackendUnavailable(
+            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
+            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
+        )
+
+
 class KeepsTooMuch(Exception):
-    """So many rows are kept, and so few of them fit the buffer, that `parts.py` is faster."""
+    """Raised where so many rows are kept, and so few of them fit the buffer, that `InParts` is faster."""
+
+
+def solve(problem: Problem) -> Solution:
+    """Solve a problem at once, in parts, or with as little memory as can be, whichever has room."""
+    if problem.low_memory is None and problem.wants_gradient:
+        room = room_for_logit_gradients(
+            problem.hidden_TH, problem.weight_VH, problem.wants_weight, skips=problem.skip_below > 0
+        )
+        problem = replace(problem, buffer_bytes=room)
+    in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
+    # Triton launches on the current device, whichever the tensors are on
+    with torch.cuda.device_of(problem.hidden_TH):
+        # each is tried out of the handler of the one before, whose traceback holds the memory
+        try:
+            return InParts(problem).run() if in_parts else Solver(problem).run()
+        except KeepsTooMuch:
+            in_parts = True
+        except torch.OutOfMemoryError:
+            if problem.low_memory:
+                raise
+            in_parts = False
+        if in_parts:
+            try:
+                return InParts(replace(problem, skip_below=0.0)).run()
+            except torch.OutOfMemoryError:
+                pass
+        return Solver(replace(problem, low_memory=True)).run()
 
 
 class Solver:
@@ -91,7 +137,7 @@ class Solver:
     # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
 
     def _forward(self) -> Callable[[], Ledger]:
-        """What is returned waits for what was counted."""
+        """Return a function that waits for what was counted."""
         ledger = None
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
@@ -120,14 +166,14 @@ class Solver:
         return ledger
 
     def _cut_into_chunks(self) -> list[slice]:
-        """Of several the first two share the space: the second is under way while the host learns of the first."""
+        """Return the chunks; two share the first space, so that the device works while the host learns of the first."""
         stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
         if stops and self._wants_buffer and self.problem.skip_below > 0:
             stops = [self.chunk_rows // 2, *stops]
         return [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
 
     def _space_of(self, number: int) -> Tensor:
-        """Where the logits of a chunk go."""
+        """Return the place for the logits of a chunk."""
         rows = self.chunks[number]
         if self.buffer_BV is not None and self._is_exact and number >= self.launched:
             return self.buffer_BV[rows]  # every row has its own place there
@@ -141,7 +187,7 @@ class Solver:
         return logits_CV
 
     def _chunk_space(self) -> Tensor:
-        """Where the logits of a chunk go: the buffer itself, the weight's gradient, or space of their own."""
+        """Return the place for logits of any chunk: the buffer itself, the weight's gradient, or space of their own."""
         problem = self.problem
         if self._wants_buffer and problem.skip_below == 0:
             self.buffer_BV = self._allocate(self.T, least=self.T)
@@ -159,7 +205,7 @@ class Solver:
         return space_CV
 
     def _logits(self, hidden_KH: Tensor, columns: slice, out_KS: Tensor) -> None:
-        """Raw logits of some rows and columns, in the dtype of the hidden states."""
+        """Compute raw logits of some rows and columns, in the dtype of the hidden states."""
         if self.problem.bias_V is None:
             torch.mm(hidden_KH, self.weight_VH[columns].T, out=out_KS)
         else:
@@ -178,7 +224,7 @@ class Solver:
 
     @property
     def _is_exact(self) -> bool:
-        """Every row is kept and in the buffer: no need to ask the device before the backward pass."""
+        """Return whether every row is kept and in the buffer: then nothing is asked before the backward pass."""
         return self.skip_below == 0 and self._capacity == self.T
 
     @property
@@ -211,14 +257,13 @@ class Solver:
         self.buffer_BV = self._allocate(kept + likely, least=kept)
 
     def _skipping_pays(self, share: float) -> bool:
-        """Whether leaving rows out saves more than sorting them costs, if this share of them is kept."""
+        """Return whether leaving rows out saves more than sorting them costs, if this share of them is kept."""
         matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
         sorting = SORTING_SECONDS + CHUNK_SECONDS * len(self.chunks) + 8 * self.hidden_TH.nbytes / MEMORY_RATE
         return 2 * (1 - share) * matmul > sorting
 
     def _parts_pay(self, share: float) -> bool:
-        """Whether computing logits of kept rows again, where the buffer has no room for them, costs more than keeping
-        every row, part by part."""
+        """Return whether keeping every row, part by part, costs less than to compute again what has no room."""
         if self.problem.buffer_bytes is None:
             return False
         gradients = self.problem.wants_hidden + self.problem.wants_weight
@@ -228,19 +273,19 @@ class Solver:
 
     @property
     def _room(self) -> int:
-        """Rows whose logits the buffer may hold."""
+        """Return how many rows of logits the buffer may hold."""
         if self.problem.buffer_bytes is None:
             return self.T
         return self.problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize)
 
     def _claim_again(self, seen: int) -> int:
-        """How many of the rows seen are kept with the threshold as it is now."""
+        """Return how many of the rows seen are kept with the threshold as it is now."""
         self.records.forget_slots()
         self._claim_slots(slice(0, seen))
         return seen if self.skip_below == 0 else int(self.records.ledger()().kept)
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
-        """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
+        """Return space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
         rows = min(rows, self._room)
         while rows >= least:
             try:
@@ -250,13 +295,13 @@ class Solver:
         return None
 
     def _matrix(self, rows: int) -> Tensor:
-        """[rows, V], its rows aligned whatever V is."""
+        """Return an empty [rows, V], its rows aligned whatever V is."""
         return self.hidden_TH.new_empty((rows, padded(self.V, self.hidden_TH)))[:, : self.V]
 
     # ---- backward: the two gradients
 
     def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
-        """`buffered` rows from the buffer, the `rest` by computing their logits again."""
+        """Take `buffered` rows from the buffer, and compute the logits of the `rest` again."""
         if self.problem.wants_bias:
             self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32)
         if buffered:
@@ -316,8 +361,49 @@ class Solver:
         )
 
 
+class InParts(Solver):
+    """A call that keeps every row, but never the logit gradients of all: part by part, with three matmuls in all.
+
+    What it costs is to add up the weight's gradient in float32.
+    """
+
+    def _chunk_space(self) -> Tensor:
+        return self._matrix(rows_of_a_part(self.problem))
+
+    def run(self) -> Solution:
+        problem, weight_VH = self.problem, self.weight_VH
+        places_T = torch.arange(self.T, dtype=torch.int32, device=weight_VH.device) % self.chunk_rows
+        everything = self.records.all(places_T)
+        sum_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if problem.wants_weight else None
+        if problem.wants_hidden:
+            self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
+        if problem.wants_bias:
+            self.grad_bias_V = weight_VH.new_zeros(self.V, dtype=torch.float32)
+        for number, rows in enumerate(self.chunks):
+            grad_CV = self._chunk_logits(number) if number else self._space_of(0)
+            self.records.find_statistics(grad_CV, rows)
+            self.records.weigh(rows)
+            self._claim_slots(rows)  # for what it counts
+            if rows.stop == self.T:
+                ledger = self.records.ledger()
+            self.records.logit_gradients(grad_CV, everything, grad_CV, first_row=rows.start)
+            self._add(grad_CV, rows, sum_VH)
+        del grad_CV, self.space_CV
+        if sum_VH is not None:
+            self.grad_weight_VH = sum_VH.to(weight_VH.dtype)
+        return self._solution(kept=self.T, finite=ledger().is_sound)
+
+    def _add(self, grad_CV: Tensor, rows: slice, sum_VH: Tensor | None) -> None:
+        if sum_VH is not None:
+            add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
+        if self.grad_hidden_TH is not None:
+            torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
+        if self.grad_bias_V is not None:
+            self.grad_bias_V += grad_CV.sum(dim=0, dtype=torch.float32)
+
+
 def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:
-    """sum += a @ b, added up in float32."""
+    """Add a @ b to a sum in float32."""
     if a_KS.is_cuda and a_KS.dtype != torch.float32:
         torch.addmm(sum_KH, a_KS, b_SH, out_dtype=torch.float32, out=sum_KH)
     else:

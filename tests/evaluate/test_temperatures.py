@@ -1,0 +1,152 @@
+"""Accuracy over temperature: what is sampled and recorded, how it may grow, and where a reference is at its best."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimsft.errors import RunError, UsageError
+from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
+from trimsft.evaluate.compare import compare_runs
+from trimsft.evaluate.engines import Request, Sampling
+from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, score, temperatures_of
+from trimsft.report import CompareSettings, compare
+
+from .graded import same, samples_of
+from .scripted import ScriptedEngine
+
+
+def at(temperature: float, problem: str, answers: str) -> list[Any]:
+    drawn = samples_of(problem, answers)
+    return [replace(sample, temperature=temperature) for sample in drawn]
+
+
+def curve(name: str, hot: str, cool: str, greedy: str) -> BenchmarkScore:
+    """Two problems: of the first so many answers at temperatures 1 and 0.6 and one greedily; the second all right."""
+    samples = [*samples_of("a", hot, greedy=greedy), *at(0.6, "a", cool)]
+    right = [*samples_of("b", "1 1 1 1", greedy="1"), *at(0.6, "b", "1 1")]
+    return score(name, [*samples, *right], same, resamples=100)
+
+
+def test_scores_by_temperature() -> None:
+    found = curve("toy", "1 2 2 2", "1 2", "2")
+    assert (found.average.value, found.at_temperature[0.6].value, found.greedy.value) == (5 / 8, 0.75, 0.5)
+    assert found.all_right.value == 0.5 == found.interval("all_right").value
+    assert found.interval("T=1") == found.average and found.interval("T=0") == found.greedy
+    assert found.interval("T=0.6") == found.at_temperature[0.6] and "T=0.6" in found.metrics
+    assert found.temperature_samples == 2 and [p.correct_at for p in found.per_problem] == [{0.6: 1}, {0.6: 2}]
+    assert found.statuses == {"correct": 5, "wrong": 3}  # of the samples at 1 alone
+    with pytest.raises(UsageError, match=r"no 'T=0.3' with 4 samples .*greedy, T=0.6, all_right"):
+        found.interval("T=0.3")
+    with pytest.raises(ValueError, match="all problems must have the same samples"):
+        score("toy", [*samples_of("a", "1"), *at(0.6, "a", "1"), *samples_of("b", "1")], same, resamples=10)
+
+
+def test_the_best_temperature_is_that_of_the_mean_over_benchmarks() -> None:
+    cool, hot = curve("x", "1 2 2 2", "1 1", "2"), curve("y", "1 1 1 1", "1 2", "1")
+    assert temperatures_of([cool, hot]) == [0.0, 0.6, 1.0]
+    assert best_temperature([cool]) == 0.6 and best_temperature([hot]) == 0.0  # of equals the lowest
+    assert best_temperature([cool, curve("y", "1 1 1 1", "2 2", "2")]) == 1.0
+    (difference,) = compare_runs([cool], {"hot": [curve("x", "1 1 1 1", "1 2", "1")]}, "T=0.6")
+    assert (difference.before, difference.after, difference.problems) == (1.0, 0.75, 2)
+
+
+# ---- an evaluation
+
+PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(1, 7)]
+
+
+def cools(request: Request) -> str:
+    """Right more often the lower the temperature is, and wrong when greedy."""
+    known = request.sampling.temperature < 0.5 or request.seed % 3 == 0
+    right = known and not request.sampling.is_greedy
+    return f"\\boxed{{{2 * int(request.prompt.split('What is ')[1].split('+')[0]) + (not right)}}}"
+
+
+@pytest.fixture
+def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
+    benchmark = tmp_path / "sums.jsonl"
+    benchmark.write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
+
+    def evaluate_with(name: str, **options: Any) -> Evaluated:
+        monkeypatch.setattr(run, "make_engine", lambda settings: ScriptedEngine(cools))
+        given: dict[str, Any] = {"model": "m", "benchmarks": [str(benchmark)], "template": "plain", "samples": 3}
+        return evaluate(EvalSettings(**given | {"out": tmp_path / name} | options))
+
+    return evaluate_with
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "eval/sums/samples.jsonl").read_text().splitlines()]
+
+
+def test_a_record_grows_by_temperatures(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_eval("grown")
+    before = lines_of(tmp_path / "grown")
+    run_eval("grown", temperatures=(0.6,), temperature_samples=2)
+    (grown,) = run_eval("grown", temperatures=(0.6, 0.3)).scores
+    samples = lines_of(tmp_path / "grown")
+    assert samples[: len(before)] == before and len(samples) == 6 * (3 + 1 + 2 * 4)
+    (whole,) = run_eval("whole", temperatures=[0.3, 0.6]).scores  # the same from nothing, in whatever order
+    assert whole == grown == load_run(tmp_path / "grown")[0]
+    assert sorted(lines_of(tmp_path / "whole"), key=str) == sorted(samples, key=str)
+    assert len({(line["seed"]) for line in samples}) == len(samples)
+    assert {line["temperature"] for line in samples} == {None, 0.3, 0.6}
+    assert grown.at_temperature[0.3].value == 1.0 and grown.greedy.value == 0.0
+    assert best_temperature([grown]) == 0.3
+    graded = [json.loads(line) for line in (tmp_path / "grown/eval/sums/grades.jsonl").read_text().splitlines()]
+    assert len(graded) == len(samples) and {line["cluster"] for line in graded if line["temperature"]} == {None}
+    for fewer in ((0.6,), ()):
+        with pytest.raises(RunError, match=r"temperatures: was \[0.3, 0.6\], now .* \(a record never shrinks\)"):
+            run_eval("grown", temperatures=fewer)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"temperatures": (1.0,)}, "temperatures: 1 is the temperature of the samples"),
+        ({"temperatures": (0.5, 0.5)}, "temperatures: 0.5 is there twice"),
+        ({"temperatures": (0,)}, "temperatures: 0 is the greedy answer"),
+        ({"temperatures": (-1,)}, "temperature: must be at least 0"),
+        ({"temperatures": (0.5,), "samples": 0}, "temperatures: has no effect on the greedy answer alone"),
+        ({"temperature_samples": 2}, "temperature_samples: has no effect without further temperatures"),
+    ],
+)
+def test_temperatures_that_mean_nothing_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        EvalSettings(model="m", benchmarks=("lab-easy",), **options)
+
+
+# ---- a comparison
+
+
+def test_runs_are_compared_where_the_reference_is_best(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_eval("sft", temperatures=(0.6, 0.3))
+    run_eval("trim", temperatures=(0.3,), seed=1)
+    run_eval("old")
+    paths = {name: tmp_path / name for name in ("sft", "trim", "old")}
+    compared = compare(CompareSettings(runs=(paths["sft"], paths["trim"])))
+    assert [one.metric for one in compared.comparisons] == ["average", "greedy", "T=0.3"]
+    assert compared.comparisons[-1].before == compared.comparisons[-1].after == 1.0
+    text = compared.render("markdown")
+    assert "sft is right most often at T=0.3." in text and "Correct over the temperature" in text
+    assert "T=0.6" in text
+    (only,) = compare(CompareSettings(runs=(paths["sft"], paths["trim"]), metric="T=0.3")).comparisons
+    assert only.metric == "T=0.3"
+    lacking = compare(CompareSettings(runs=(paths["sft"], paths["old"])))
+    assert [one.metric for one in lacking.comparisons] == ["average", "greedy"]
+    assert "sft is right most often at T=0.3, where old has no answers." in lacking.render("markdown")
+    greedy = compare(CompareSettings(runs=(paths["old"], paths["sft"])))
+    assert [one.metric for one in greedy.comparisons] == ["average", "greedy"]
+    assert "old is right most often at T=1." in greedy.render("markdown")
+
+
+def test_samples_at_another_temperature_are_the_same_metric(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    """T=0.3 is the average of a run that was sampled at 0.3 in the first place."""
+    run_eval("further", temperatures=(0.3,))
+    run_eval("first", sampling=Sampling(temperature=0.3))
+    compared = compare(CompareSettings(runs=(tmp_path / "further", tmp_path / "first"), metric="T=0.3"))
+    assert compared.comparisons[0].difference.value == 0.0
