@@ -61,7 +61,7 @@ def write_report(
     tokens = token_parts(read, parameters, objectives)
     scores, answers, audits, map_of_sweep = score_parts(read), answer_parts(read), audit_parts(read), sweep_parts(sweep)
     courses = {run.label: course for run in read if (course := read_course(run))}
-    charts = {"gaps": gap_charts(read), "trainings": training_charts(courses)}
+    charts = {"temperatures": scores["temperatures"], "gaps": gap_charts(read), "trainings": training_charts(courses)}
     charts = {name: drawn for name, drawn in charts.items() if drawn}
     parts = {
         "suspects": "Suspects" if audits else "",

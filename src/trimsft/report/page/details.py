@@ -92,14 +92,20 @@ def read_course(run: Run) -> list[TelemetryLine]:
     return [line for line in lines if line.nll is not None]  # neither an evaluation nor the end
 
 
+_ENDS = 5  # logged steps at each end of a training that speak for it
+
+
 def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
-    """Return what the first training log says of the model at its first and its last step."""
+    """Return what the first training log says of the model in its first and its last steps."""
     for label, course in courses.items():
-        ends = [(one.step, one.mean_token_accuracy) for one in (*course[:1], *course[1:][-1:])]
-        known = [f"{100 - 100 * share:.0f} % at step {step:,}" for step, share in ends if share is not None]
+        known = [1 - one.mean_token_accuracy for one in course if one.mean_token_accuracy is not None]
         if known:
-            words = f"Its training log says of {label}: tokens that the model would have written differently, "
-            return visible(f"{words}{' and '.join(known)}.")
+            first, last = (100 * sum(part) / len(part) for part in (known[:_ENDS], known[-_ENDS:]))
+            steps = f"(its training log, {min(_ENDS, len(known))} steps at each end)"
+            return visible(
+                f"{label} would at first have written {first:.1f} % of its training tokens differently, "
+                f"and {last:.1f} % in the end {steps}."
+            )
     return ""
 
 

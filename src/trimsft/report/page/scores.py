@@ -11,6 +11,7 @@ from typing import Any
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
+from trimsft.evaluate.scores import best_temperature, temperatures_of
 from trimsft.intervals import Interval
 from trimsft.report.page.answers import default_pair
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
@@ -50,7 +51,8 @@ def score_parts(runs: Sequence[Run]) -> dict[str, Any]:
             for label, by_metric in compared.items()
         ],
         "notes": _notes(scored, runs, benchmarks),
-        "rows": _first_screen(tables),
+        "rows": [*_first_screen(tables), *_at_best(reference, benchmarks)],
+        "temperatures": _over_temperature(scored, benchmarks),
         "drawn": min((score.samples for run in scored for score in run.scores.values()), default=0),
     }
 
@@ -63,8 +65,15 @@ def _metrics(runs: Sequence[Run]) -> dict[str, str]:
     greedy = {"greedy": "greedy"}
     if not drawn:
         return greedy
-    votes = [f"pass@{drawn}", f"majority@{drawn}"]
-    return {f"average@{drawn}": "average", **greedy, **{name: name for name in votes}}
+    further = [f"T={at:g}" for at in _further(runs)]
+    others = [*further, f"pass@{drawn}", f"majority@{drawn}"]
+    return {f"average@{drawn}": "average", **greedy, **{name: name for name in others}}
+
+
+def _further(runs: Sequence[Run]) -> list[float]:
+    """Return the temperatures at which all runs were sampled on all benchmarks, beside that of the samples."""
+    sampled = [set(score.at_temperature) for run in runs for score in run.scores.values()]
+    return sorted(set.intersection(*sampled)) if sampled else []
 
 
 def _means(run: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> Mapping[str, Interval]:
@@ -82,6 +91,37 @@ def _first_screen(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             row[kind] = interval and [interval.value, interval.low, interval.high]
             row["marks"][kind == "greedy"] = mark
     return list(rows.values())
+
+
+def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str, Any]]:
+    """Return SFT at its best temperature as a row of its own, where it was sampled at several."""
+    if reference is None or reference.objective != "sft" or not _further([reference]):
+        return []
+    best = best_temperature(list(reference.scores.values()))
+    means = reference.mean_intervals_percent(benchmarks, [f"T={best:g}"])
+    if not means:
+        return []
+    (one,) = means.values()
+    return [{
+        "label": visible(f"{reference.label} at T={best:g}"),
+        "best": f"{best:g}" if best else "0 (greedy)",
+        "sampled": [one.value, one.low, one.high],
+        "greedy": None,
+        "marks": [None, None],
+    }]  # fmt: skip
+
+
+def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the chart of accuracy over temperature; 0 is the greedy answer."""
+    lines = {}
+    for run in runs if _further(runs) else ():
+        known = temperatures_of(list(run.scores.values()))
+        means = run.mean_intervals_percent(benchmarks, [f"T={at:g}" for at in known])
+        if len(means) > 1:
+            points = zip(known, means.values(), strict=True)
+            lines[visible(run.label)] = [[at, round(one.value, 2)] for at, one in points]
+    title = "Right answers over the sampling temperature (0: greedy)"
+    return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
 
 
 # ---- every run against the reference

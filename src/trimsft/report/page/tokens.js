@@ -5,7 +5,7 @@ const brief = (share) => (share < 0.1 ? "< 0.1 %" : percent(share));
 const tidy = (value) => String(Number(value.toFixed(2)));
 const hasBand = (side) => side.margin !== undefined;
 const LIMITS = { margin: [-100, 100], bandwidth: [0.05, 100] };
-const LONGEST = 80; // tokens of an example that are shown at first
+const LONGEST = 80; // tokens of an example that are shown at first, and not much less than all of them
 
 // ---- the state, and what follows from it
 const state = { side: 0, margin: 0, bandwidth: 0, at: 0, whole: false };
@@ -53,17 +53,19 @@ const drawOutcome = () => {
   const side = told && sideOf();
   const known = (label) => outcome.rows.find((row) => row.label === label);
   const [a, b] = [known(told?.base ? told.sides[0].run : null), known(side?.run)];
+  const best = outcome.rows.find((row) => row.best);
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
   if (a?.sampled && b?.sampled) {
     parts.push("After training on such data, ", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
-      b.marks[0] ? ". " : ", which do not differ clearly. ");
-    if (a.best) parts.push(`${a.label} at its best temperature, ${a.best[3]}: `, whole(a.best), ". ");
-  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right. `);
+      b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
+    if (best) parts.push(`${a.label} at its best temperature, ${best.best}, has `, whole(best.sampled), ". ");
+  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
     parts.push(b.marks[1] ? `Of the greedy answers ${both}` : `Greedy answers do not differ clearly: ${both}`);
-  } else if (b?.greedy) parts.push(`${Math.round(b.greedy[0])} % of its greedy answers are.`);
+  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${b.label}'s greedy answers are right.`);
+  else if (b?.sampled && !a) parts.push(".");
   if (parts.length) byId("outcome").replaceChildren(...parts);
 };
 
@@ -83,7 +85,7 @@ const stopsOf = (first, second) => { // wrong steps; else the examples, those fi
 const windowOf = ({ first, last }, shares, others) => { // what is shown of an example: [from, to)
   const place = exampleOf(first);
   const [start, length] = [told.starts[place], told.lengths[place]];
-  if (state.whole || length <= LONGEST) return [start, start + length];
+  if (state.whole || length <= 1.2 * LONGEST) return [start, start + length];
   let from = first - Math.floor((LONGEST - (last - first)) / 2);
   if (!told.wrong.length) { // where the two differ most
     let [best, sum] = [-1, 0];
@@ -141,7 +143,7 @@ const drawText = (row, stop, [from, to], shares, top, isFirst) => {
 const NOTES = { sft: "every token counts the same", dft: "weight p" };
 const rowOf = (side, about) => {
   const note = hasBand(side) ? `margin ${tidy(state.margin)}, bandwidth ${tidy(state.bandwidth)}` : NOTES[side.objective] ?? side.note;
-  const where = told.wrong.length ? "goes to wrong digits" : "goes to tokens it would write differently";
+  const where = told.wrong.length ? "to wrong digits" : "to tokens it would write differently";
   return make("div", { className: "row" },
     make("div", {}, strong(side.name), make("small", { textContent: note })),
     make("p", { className: "text", role: "group", ariaLabel: `Tokens under ${side.name}` }),
@@ -220,7 +222,7 @@ const drawGradient = (first, second) => {
       if (side.objective === "trim-h") distance = Math.max(distance, 0);
       return `${LOW + 2 * place},${(FLOOR - 124 * Math.exp((-0.5 * distance * distance) / bandwidth ** 2)).toFixed(1)}`;
     });
-    parts.push(draw("path", { class: "curve", d: `M${curve.join("L")}` }), knobs.bandwidth, knobs.margin);
+    parts.push(draw("path", { class: "curve", d: `M${curve.join("L")}` }), knobs.margin, knobs.bandwidth);
     placeKnob("margin", margin, 16);
     placeKnob("bandwidth", side.objective === "trim-e" ? margin - bandwidth : margin + bandwidth, 65);
   }
@@ -235,7 +237,8 @@ const commandOf = (side) => {
 
 // ---- scores: dots with intervals, a diamond for greedy
 const drawDots = () => {
-  const [svg, rows, chosenRun] = [byId("dots"), outcome.rows.slice(0, 12), told && sideOf().run];
+  const [svg, chosenRun] = [byId("dots"), told && sideOf().run];
+  const rows = outcome.rows.filter(({ label, best }, place) => place < 9 || best || label === chosenRun);
   const [left, right] = [104, 350];
   const X = (value) => left + ((right - left) * value) / 100;
   const bottom = 20 * rows.length + 6;
@@ -260,7 +263,6 @@ let [first, stops, shown] = [null, [], null];
 const refresh = () => {
   const side = sideOf();
   const second = learns(side);
-  stops = first && !told.wrong.length ? stops : told.wrong;
   const stop = stops[state.at] ?? { first: 0, last: 0 };
   const place = exampleOf(stop.first);
   const range = windowOf(stop, (first ?? second).shares, second.shares);
