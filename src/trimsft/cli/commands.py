@@ -348,9 +348,9 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
 
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
-    """Write a page, tables and figures about runs.
+    """Write one page about runs.
 
-    Tokens, gaps, scores and answers. Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+    What is learned from each token, scores, answers, gaps, trainings. Made from the runs' files alone, in seconds.
 
     \b
     Examples:
@@ -360,12 +360,13 @@ def report(settings: ReportSettings) -> Output:
     from trimsft.report import make_report
     from trimsft.study.paper_tables import write_paper_tables
 
-    with make_console(stderr=True).status("reading tables, drawing figures"):
+    with make_console(stderr=True).status("reading runs"):
         files = make_report(settings, write_more=write_paper_tables)
     for warning in files.warnings:
         tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
-    return Output(value, lines=[f"Wrote {files.page} and {len(files.others)} tables and figures in {files.folder}"])
+    beside = f" and {len(files.others)} files of tables and figures beside it" if files.others else ""
+    return Output(value, lines=[f"Wrote {files.page}{beside}"])
 
 
 @command_of(AuditSettings, resumes=True)

@@ -16,7 +16,7 @@ WRONG = [
     ["2", " + ", "2", " = ", "4", ". Then ", "4", " + ", "4", " = ", "9", "."],
 ]
 GAPS = [1.2, *[7.0] * 6, -9.0, *[6.0] * 3, 1.9, 8.0, 8.0, *[9.0] * 4, 2.0, 5.0, *[9.0] * 4, -6.0, 4.0]
-"""Two of three steps are wrong: 3 * 8 = 8, at token 7 of the first example, and 4 + 4 = 9, at token 10 of the second."""
+"""Two of three steps are wrong: 3 * 8 = 8 at token 7 of the first example, 4 + 4 = 9 at token 10 of the second."""
 
 
 @pytest.fixture(scope="session")

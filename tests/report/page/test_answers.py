@@ -182,10 +182,7 @@ def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
         "✗ sample 3: wrong, 10 tokens|✓ 1 vote for 1|✓ sample 1: correct, 10 tokens|1 sample without an answer|"
         "✗ sample 4: no answer, 100 tokens"
     )
-    assert after[3:5] == [
-        "✓ 3 votes for 1 (wins)",
-        "✓ samples 1, 2, 3, word for word the same: correct, 10 tokens",
-    ]
+    assert after[3:5] == ["✓ 3 votes for 1 (wins)", "✓ samples 1, 2, 3, word for word the same: correct, 10 tokens"]
     assert opened.run("return document.querySelectorAll('.side math').length") > 4
     assert texts(opened, ".side .written")[0] == "Since x2=1 it is 2, for $5."
 

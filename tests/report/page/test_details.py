@@ -23,7 +23,9 @@ def test_trainings_have_a_panel_for_each_field_and_the_lines_of_their_methods(br
     view(browser, write_report(tmp_path / "r.html", runs, title="t"), "tab=details")
     titles = texts(browser, "#trainings .title")
     assert "nll" in titles and "gap: 5 % are below" in titles and "effective ratio" in titles
-    stroke = "return [...document.querySelectorAll('#trainings .charts svg .line')].map(l => getComputedStyle(l).stroke)"
+    stroke = (
+        "return [...document.querySelectorAll('#trainings .charts svg .line')].map(l => getComputedStyle(l).stroke)"
+    )
     colour = "rgb({}, {}, {})".format(*bytes.fromhex(METHOD_LINES["trim"].colour[1:]))
     assert colour in browser.run(stroke) and texts(browser, "#trainings .legend li") == ["SFT", "mine"]
     assert len(texts(browser, "#gaps .legend li")) == 1 and browser.console() == []
@@ -68,7 +70,9 @@ def test_a_sweep_marks_what_was_chosen_and_what_is_highest_apart(tmp_path) -> No
     read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection=CHOSEN, baseline=baseline))
     assert read.tabs[0] == "#sweep"
     assert "Chosen on gsm8k: TrimSFT with margin 0.5 and bandwidth 2, 60.0 [58.0, 62.0] % here." in read.words
-    assert "The highest here is TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0]; 1 other lies" in read.words
+    assert (
+        "The highest here is TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0]; 1 other lies" in read.words
+    )
     assert "so the choice is made on other problems. SFT: 50.0 [40.0, 60.0]." in read.words
     start = read.rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
     assert read.rows[start + 1 : start + 4] == [
@@ -132,7 +136,9 @@ def test_suspects_in_a_browser(browser, tmp_path) -> None:
     browser.open(audited(tmp_path, [ONE, hostile]))
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
     assert browser.run("return document.querySelectorAll('#suspects img, #suspects script').length") == 0
-    script = "return [...document.querySelectorAll('#suspects tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    script = (
+        "return [...document.querySelectorAll('#suspects tbody tr')].map(row => [...row.cells].map(c => c.textContent))"
+    )
     rows = browser.run(script)
     assert rows[0][2:] == ["12", "−9.2", "−7.5", "6.6"] and "7 + 5 = 13.\nStep 2" in rows[0][1]  # noqa: RUF001
     assert "<img/src=x/onerror=window.attacked=2>" in rows[1][1] and rows[1][4] == "–"  # noqa: RUF001

@@ -72,7 +72,9 @@ def test_hostile_text_stays_text(tmp_path) -> None:
         labels = ["Base", *(HOSTILE if kind == "hostile" else map(str, range(len(HOSTILE))))]
         runs = {label: tmp_path / kind / str(place) for place, label in enumerate(labels)}
         for number, run in enumerate(runs.values()):
-            answers = {f"{written}{n}": words for n, words in enumerate(("1 2 2 1", "1 1 1 1" if number else "2 2 2 2"))}
+            answers = {
+                f"{written}{n}": words for n, words in enumerate(("1 2 2 1", "1 1 1 1" if number else "2 2 2 2"))
+            }
             make_evaluated(run, "easy", answers, text=written, problem=f"{written}%s")
             make_table(run / "tokens.parquet", [texts * 2], prompts=(" ".join(texts),))
         pages.append(page_of(tmp_path / kind, runs, texts[0], settings={texts[1]: HOSTILE[5]}))

@@ -97,14 +97,17 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
     table = read_token_table(base)
     mass = table["gradient_norm"] * weights_of(TrimSFT(), table)
     sft, trim = (100 * one[gap < 0].sum() / one.sum() for one in (table["gradient_norm"], mass))
-    said = f"The model would have written 25 % of these tokens differently. SFT spends {sft:.0f} % of its gradient there,"
+    said = (
+        f"The model would have written 25 % of these tokens differently. SFT spends {sft:.0f} % of its gradient there,"
+    )
     assert trim < 0.1 and headline(browser) == f"{said} TrimSFT almost none."
     assert browser.text("question") == "Example 1" and browser.text("place") == "example 1 of 2"
     assert len(texts(browser, ".row:first-child .t")) == 80
     browser.run("document.querySelector('.text button').click()")
-    assert len(texts(browser, ".row:first-child .t")) == 120 and browser.run(
-        "return document.querySelectorAll('.t.bad').length"
-    ) == 0
+    assert (
+        len(texts(browser, ".row:first-child .t")) == 120
+        and browser.run("return document.querySelectorAll('.t.bad').length") == 0
+    )
 
 
 def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> None:
@@ -165,7 +168,9 @@ def test_every_control_is_reached_by_keys_in_few_stops(opened) -> None:
     reached = []
     for _ in range(12):
         opened.press("Tab")
-        reached.append(opened.run("const e = document.activeElement; return e.id || e.ariaLabel || e.classList[0] || e.name"))
+        reached.append(
+            opened.run("const e = document.activeElement; return e.id || e.ariaLabel || e.classList[0] || e.name")
+        )
         if not reached[-1]:
             break
     assert reached[:6] == ["tab-tokens", "t", "next", "margin", "bandwidth", "command"] and len(reached) <= 8
@@ -209,7 +214,9 @@ def test_tabs_by_keys_and_by_links(opened, page) -> None:
 def test_command_and_picture_are_copied_or_shown(opened) -> None:
     opened.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     opened.click("command")
-    command = "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim --margin 1.5 --bandwidth 0.8"
+    command = (
+        "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim --margin 1.5 --bandwidth 0.8"
+    )
     wait(lambda: opened.run("return window.copied ?? ''") == command)
     opened.run("navigator.clipboard.writeText = async () => { throw new Error() }")
     opened.click("command")
@@ -306,9 +313,7 @@ def test_large_pages_are_ready_soon_and_follow_a_drag(browser, tmp_path) -> None
     rng = np.random.default_rng(3)
     rows = [[str(n) for n in rng.integers(0, 900, 1000)] for _ in range(200)]
     gap = np.where(rng.random(200_000) < 0.3, rng.normal(0, 3, 200_000), rng.normal(10, 5, 200_000))
-    made = write_report(
-        tmp_path / "r.html", {"Base": make_table(tmp_path / "t.parquet", rows, gap=gap)}, title="t"
-    )
+    made = write_report(tmp_path / "r.html", {"Base": make_table(tmp_path / "t.parquet", rows, gap=gap)}, title="t")
     view(browser, made)
     frames = browser.run(
         "const knob = document.querySelector('[aria-label=margin]'); const began = performance.now();"

@@ -218,7 +218,11 @@ def _pack(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int]
     for place in order:
         row = rows[place]
         key = (row.benchmark, row.name)
-        of_runs = {str(number): _entry(by_problem[key], cut) for number, by_problem in enumerate(written) if by_problem.get(key) and row.outcomes[number]}
+        of_runs = {
+            str(number): _entry(by_problem[key], cut)
+            for number, by_problem in enumerate(written)
+            if by_problem.get(key) and row.outcomes[number]
+        }
         if of_runs:
             answers[place] = {"text": cut(row.text), "answer": cut(row.answer), "runs": of_runs}
         if size > BUDGET:

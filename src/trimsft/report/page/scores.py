@@ -1,4 +1,4 @@
-"""Scores of the page: a table for each metric, and how each run differs from the reference, as `trimsft compare` has it.
+"""Scores of the page: a table for each metric, and how each run differs from the reference, as in `trimsft compare`.
 
 The reference is the first run of SFT if there is another run, else the first run. An arrow marks a significant
 difference from it: the sign-flip test on the same problems, with Holm's correction over the benchmarks of the metric.
@@ -11,11 +11,11 @@ from typing import Any
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
-from trimsft.evaluate.scores import best_temperature, temperatures_of
+from trimsft.evaluate.scores import best_temperature, macros, temperatures_of
 from trimsft.intervals import Interval
 from trimsft.report.page.answers import default_pair
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
-from trimsft.report.runs import Run
+from trimsft.report.runs import Run, in_percent
 from trimsft.report.score_tables import in_order
 
 Row = tuple[Interval | None, str | None]
@@ -84,7 +84,7 @@ def _first_screen(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return for each run the last column: sampled, greedy, and their arrows."""
     rows: dict[str, dict[str, Any]] = {}
     for table in tables:
-        kind = {"average": "sampled", "greedy": "greedy"}.get(table["metric"].partition("@")[0])
+        kind = {"average": "sampled", "greedy": "greedy"}.get(table["metric"].partition("@")[0], "")
         for label, cells in table["rows"] if kind else ():
             interval, mark = cells[-1]
             row = rows.setdefault(label, {"label": label, "sampled": None, "greedy": None, "marks": [None, None]})
@@ -98,10 +98,8 @@ def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str,
     if reference is None or reference.objective != "sft" or not _further([reference]):
         return []
     best = best_temperature(list(reference.scores.values()))
-    means = reference.mean_intervals_percent(benchmarks, [f"T={best:g}"])
-    if not means:
+    if not (one := _over(reference, [best], benchmarks).get(best)):
         return []
-    (one,) = means.values()
     return [{
         "label": visible(f"{reference.label} at T={best:g}"),
         "best": f"{best:g}" if best else "0 (greedy)",
@@ -111,15 +109,21 @@ def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str,
     }]  # fmt: skip
 
 
+def _over(run: Run, temperatures: Sequence[float], benchmarks: Sequence[str]) -> dict[float, Interval]:
+    """Return the mean over all benchmarks at each temperature; nothing where the run lacks a benchmark."""
+    if not set(benchmarks) <= set(run.scores):
+        return {}
+    means = macros([run.scores[name] for name in benchmarks], [f"T={at:g}" for at in temperatures])
+    return {at: in_percent(one) for at, one in zip(temperatures, means.values(), strict=True)}
+
+
 def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:
     """Return the chart of accuracy over temperature; 0 is the greedy answer."""
     lines = {}
     for run in runs if _further(runs) else ():
         known = temperatures_of(list(run.scores.values()))
-        means = run.mean_intervals_percent(benchmarks, [f"T={at:g}" for at in known])
-        if len(means) > 1:
-            points = zip(known, means.values(), strict=True)
-            lines[visible(run.label)] = [[at, round(one.value, 2)] for at, one in points]
+        if means := _over(run, known, benchmarks):
+            lines[visible(run.label)] = [[at, round(one.value, 2)] for at, one in means.items()]
     title = "Right answers over the sampling temperature (0: greedy)"
     return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
 

@@ -17,7 +17,6 @@ stand before all second ones, which deflates better; zlib format; base64.
 from __future__ import annotations
 
 import base64
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +71,9 @@ def token_parts(
         return None
     sides = sides_of(runs if base else [run], parameters, objectives)
     if base is None:  # what SFT would do to a trained model is nobody's question
-        sides = [next((side for side in sides if side.run), sides[0])]
+        unknown = Side("sft", _made("sft", parameters), None, run.label)
+        own = next((side for side in sides if side.run), unknown)
+        sides = [own, *(side for side in sides if side.objective in objectives and side is not own)]
     table = read_token_table(run.tokens_path, examples=run.table.first_examples(EXAMPLES))
     rows = _shown_rows(table)
     here = np.concatenate(rows)
@@ -129,12 +130,10 @@ def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
     return rows
 
 
-def _vocabulary(
-    table: TokenTable, rows: NDArray[np.int64]
-) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+def _vocabulary(table: TokenTable, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
     """Return the texts of all tokens and competitors, and the place of each among them."""
     ids = np.concatenate([table["token_id"][rows], table["competitor_id"][rows]])
-    kinds, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    _, first, places = np.unique(ids, return_index=True, return_inverse=True)
     texts = []
     for at in first.tolist():
         column = "text" if at < len(rows) else "competitor_text"
@@ -146,10 +145,17 @@ def _prompts(prompts: Sequence[str]) -> list[str]:
     """Return the questions as far as they fit, without what a template puts before and after each of them."""
     bare = [" ".join(prompt.replace(SYSTEM_PROMPT, "").split()) for prompt in prompts]
     if len(bare) > 1:
-        before = os.path.commonprefix(bare).rpartition(" ")[0]
-        after = os.path.commonprefix([one[::-1] for one in bare])[::-1].partition(" ")[2]
+        before = _shared(bare).rpartition(" ")[0]
+        after = _shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
         bare = [one[len(before) : len(one) - len(after)].strip() or one for one in bare]
     return [visible(one if len(one) <= PROMPT else f"… {one[-PROMPT:]}") for one in bare]
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """Return what all of them begin with."""
+    first, last = min(texts), max(texts)  # any other lies between them
+    ends = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    return first[: next(ends, len(first))]
 
 
 # ---- wrong steps
@@ -160,7 +166,9 @@ def _steps(table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> dict[str, An
 
     `doubt` is the lowest gap that every wrong result has or goes below, and the lowest that a right one has.
     """
-    count, wrong, doubted, held = 0, [], [], [np.inf]
+    count, wrong = 0, []
+    doubted: list[float] = []
+    held = [np.inf]
     for place, own in enumerate(rows):
         # tokens that were masked in between end a text
         apart = np.diff(table["position"][own], prepend=-1) > 1
@@ -228,12 +236,20 @@ def _made(name: str, parameters: Mapping[str, float]) -> Objective:
 
 
 def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": visible(side.name), "objective": side.objective, "run": side.run and visible(side.run)}
+    data: dict[str, Any] = {
+        "name": visible(side.name),
+        "objective": side.objective,
+        "run": side.run and visible(side.run),
+    }
     values = vars(side.weigher) if hasattr(side.weigher, "__dict__") else {}
     if side.objective in BANDED:
         return data | {name: float(values[name]) for name in ("margin", "bandwidth")}
     given = ", ".join(f"{name} {values[name]:g}" for name in PARAMETERS if name in values)
-    return data | {"note": _NOTES.get(side.objective, given)} | ({} if side.objective == "sft" else {"weights": packed(weights)})
+    return (
+        data
+        | {"note": _NOTES.get(side.objective, given)}
+        | ({} if side.objective == "sft" else {"weights": packed(weights)})
+    )
 
 
 # ---- packed arrays; values that are not finite become the largest of their sign, NaN becomes 0
