@@ -15,7 +15,7 @@ from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
 from trimsft.evaluate.scores import read_scores
-from trimsft.grading import GRADER_VERSION, Grading
+from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
 
 from .scripted import ScriptedEngine
@@ -159,7 +159,6 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
     by = read_scores(tmp_path / "run/eval/mine").grader
     assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
-    assert str(by) == f"strict {GRADER_VERSION}"
 
 
 def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
@@ -177,7 +176,9 @@ def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp
     assert (tmp_path / "run/eval/mine/samples.jsonl").read_bytes() == samples
     (tmp_path / "run").rename(tmp_path / "by-pattern")
     run_eval(path, lambda request: r"\boxed{1}")
-    with pytest.raises(RunError, match=f"run was graded on mine by math, by-pattern by regex '{GSM8K[:5]}.*, so their"):
+    with pytest.raises(
+        RunError, match=r"run was graded by strict \d+, by-pattern by strict \d+ \(regex '####.*, so their"
+    ):
         compare(CompareSettings(runs=(tmp_path / "by-pattern", tmp_path / "run")))
     (again,) = run_eval(path, None).scores
     assert again.average is not None and again.average.value == pytest.approx(1 / 3)
