@@ -30,7 +30,7 @@ from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.runs import write_whole
-from trimsft.tokens.settings import TokenSettings
+from trimsft.tokens.measure import TokenSettings
 
 if TYPE_CHECKING:
     from trl import ModelConfig

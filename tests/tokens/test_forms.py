@@ -14,7 +14,7 @@ from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError
-from trimsft.tokens.settings import TokenSettings
+from trimsft.tokens.measure import TokenSettings
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer

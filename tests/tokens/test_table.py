@@ -32,9 +32,7 @@ def columns_of(example: list[int], **changed):
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    """Three row groups: of examples 0 and 1, 4 and 6, 6 and 7."""
-    monkeypatch.setattr("trimsft.tokens.table._GROUP", 3)
+def path(tmp_path):
     write_table(tmp_path / "t.parquet", as_arrow(columns_of([0, 0, 1, 4, 4, 6, 6, 6, 7])), {"model": "m"})
     return tmp_path / "t.parquet"
 
@@ -52,18 +50,13 @@ def test_categories_are_indexes_in_memory_and_words_in_the_file(path) -> None:
     assert read_token_table(path)["category"].tolist() == [3, 0]
 
 
-def test_some_examples_are_read_with_their_texts_from_their_row_groups_alone(path, monkeypatch) -> None:
-    groups = []
-    read = pq.ParquetFile.read_row_groups
-    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda file, some: groups.append(some) or read(file, some))
+def test_some_examples_are_read_with_their_texts(path) -> None:
     table = read_token_table(path, examples=[7, 4])
-    assert groups == [[1, 2]]
     assert table["example"].tolist() == [4, 4, 7]
     assert table["category"].tolist() == [3, 0, 0]
     assert table.texts["text"] == ["word 3", "word 4", "word 8"]
     none = read_token_table(path, examples=[2, 99])
     assert len(none) == 0 and none.texts["text"] == []
-    assert read_token_table(path, examples=range(1))["example"].tolist() == [0, 0] and groups[-1] == [0]
 
 
 @pytest.mark.parametrize(

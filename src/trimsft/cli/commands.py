@@ -44,7 +44,7 @@ from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
 from trimsft.shipped import copy_shipped, list_shipped
-from trimsft.tokens.settings import TokenSettings, name_of
+from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:
     from trimsft.evaluate.generate import Progress

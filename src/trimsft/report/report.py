@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trimsft.errors import UsageError
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES
 from trimsft.options import check_options, option
-from trimsft.tokens.settings import name_of
+from trimsft.tokens.measure import name_of
 
 if TYPE_CHECKING:
     from trimsft.report.analysis import Writer

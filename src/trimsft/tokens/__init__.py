@@ -3,10 +3,10 @@
     tables = measure_tokens(TokenSettings(models=("runs/trim",), data="train.jsonl", sample=2000))
     write_token_table("runs/trim/model", rows, Path("runs/trim/tokens.parquet"))     # of rows in memory
 
-`settings` and `measure` are the command; `write` makes one table, or a share of it, from what `forward` reads off a
+`measure` is the command and its settings; `write` makes one table, or a share of it, from what `forward` reads off a
 model; `table` is the file, `statistics` are computed from it.
 """
 
-from trimsft.tokens.settings import TokenSettings
+from trimsft.tokens.measure import TokenSettings
 
 __all__ = ["TokenSettings"]

@@ -3,10 +3,10 @@
 The model's own forward runs with its output embedding replaced, so that the hidden states are those the head would
 get, whatever the model does before it; the statistics come from them in float32, chunk by chunk.
 
-    reader = Reader(model, top=5)
-    columns = reader.read(examples, batch_tokens=16_384)      # columns["gap"], one for each trained token, row by row
+    columns = Reader(model, top=5).read(examples, batch_tokens=16_384)
+    columns["gap"]  # one for each trained token, row by row
 
-Shapes: T trained tokens, H hidden size, K alternatives.
+Shapes: T trained tokens, H hidden size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -80,6 +79,7 @@ class Reader:
         if has_adapter(self.head):
             problem = "has an adapter on lm_head, whose logits the table would leave out"
             raise UsageError(problem, field="model", hint="merge it first: trimsft export")
+        self.config = model.config.get_text_config()
         self.scale, self.softcap = logit_transform(model)
         self.device: torch.device = self.head.weight.device
         self._is_checked = False
@@ -92,36 +92,29 @@ class Reader:
     ) -> dict[str, NDArray[Any]]:
         """Return columns of the token table with an entry for each trained token, in the order of the examples.
 
-        `on_rows` is called after each batch with how many rows have gone through the model.
+        `on_rows` is called after each batch with how many rows have been given to the model.
         """
-        results: list[dict[str, NDArray[Any]]] = []
+        results: list[dict[str, Tensor]] = []
         batched: list[Example] = []
-        started: tuple[Batch, dict[str, Tensor], Any] | None = None
         # another token than the model's own padding, at which some models print a warning
-        filler = 1 if getattr(self.model.config.get_text_config(), "pad_token_id", None) == 0 else 0
+        filler = 1 if getattr(self.config, "pad_token_id", None) == 0 else 0
         on_gpu = self.device.type == "cuda"
-        # kernels and events belong to the current device
+        # kernels belong to the current device
         with torch.cuda.device(self.device) if on_gpu else nullcontext():
-            for batch in chain(make_batches(examples, batch_tokens, filler=filler, pinned=on_gpu), [None]):
-                # the next batch is on its way before anybody waits for the last one
-                following = None if batch is None else (batch, *self._start(batch))
-                if started is not None:
-                    last, columns, arrived = started
-                    if arrived is not None:
-                        arrived.synchronize()
-                    results.append({name: values.numpy() for name, values in columns.items()})
-                    _require_finite(results[-1], last)
-                    batched += last.examples
-                    on_rows(len(batched))
-                started = following
+            for batch in make_batches(examples, batch_tokens, filler=filler, pinned=on_gpu):
+                # columns stay on the device until the end, so that no batch waits for the one before
+                results.append(self._columns(batch))
+                batched += batch.examples
+                on_rows(len(batched))
         if not results:
             return {}
-        rows = np.concatenate([np.full(len(one.trained), one.number) for one in batched])
+        rows = np.concatenate([np.full(len(example.trained), example.number) for example in batched])
         order = np.argsort(rows, kind="stable")
-        return {name: np.concatenate([one[name] for one in results])[order] for name in results[0]}
+        columns = {name: torch.cat([one[name] for one in results]).cpu().numpy()[order] for name in results[0]}
+        _require_finite(columns, rows[order])
+        return columns
 
-    def _start(self, batch: Batch) -> tuple[dict[str, Tensor], Any]:
-        """Give a device the work of a batch; return columns on the host, and the event after which they are there."""
+    def _columns(self, batch: Batch) -> dict[str, Tensor]:
         largest, vocabulary = int(batch.ids.max()), len(self.head.weight)
         if largest >= vocabulary:
             problem = f"has token {largest}, the head of {type(self.model).__name__} only {vocabulary}"
@@ -131,10 +124,10 @@ class Reader:
         )
         mask = None
         # no token sees what stands to its right, so padding there needs no mask, and attention is faster without one
-        if getattr(self.model.config.get_text_config(), "use_bidirectional_attention", False):
+        if getattr(self.config, "use_bidirectional_attention", False):
             lengths = torch.tensor([[len(example)] for example in batch.examples])
-            mask = (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
-        found = token_statistics(
+            mask = (torch.arange(ids.shape[1]) < lengths).long().to(self.device)
+        statistics = token_statistics(
             self.hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T),
             self.head.weight,
             labels_T,
@@ -144,17 +137,16 @@ class Reader:
             top=self.top,
         )
         columns = {
-            "nll": found.tokens.nll,
-            "gap": found.tokens.gap,
-            "entropy": found.tokens.entropy,
-            "gradient_norm": found.gradient_norm,
-            "competitor_id": found.tokens.competitor.int(),
-            "rank": found.rank,
-            "top_ids": found.top_ids,
-            "top_logprobs": found.top_logprobs,
+            "nll": statistics.tokens.nll,
+            "gap": statistics.tokens.gap,
+            "entropy": statistics.tokens.entropy,
+            "gradient_norm": statistics.gradient_norm,
+            "competitor_id": statistics.tokens.competitor.int(),
+            "rank": statistics.rank,
+            "top_ids": statistics.top_ids,
+            "top_logprobs": statistics.top_logprobs,
         }
-        host = {name: one.to("cpu", non_blocking=True) for name, one in columns.items() if one is not None}
-        return host, torch.cuda.current_stream().record_event() if self.device.type == "cuda" else None
+        return {name: column for name, column in columns.items() if column is not None}
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return what the model gives to its head; refuse a model whose logits are made in another way."""
@@ -177,17 +169,6 @@ class Reader:
         return seen[0]
 
 
-def _require_finite(columns: dict[str, NDArray[Any]], batch: Batch) -> None:
-    bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
-    if bad.any():
-        numbers = [example.number for example in batch.examples]
-        rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        raise FloatingPointError(
-            f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
-            "the weights of the model, or give it another dtype"
-        )
-
-
 @contextmanager
 def _in_place_of_the_head(head: Any, seen: list[Tensor], probe: Tensor) -> Iterator[None]:
     def catch(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
@@ -202,3 +183,14 @@ def _in_place_of_the_head(head: Any, seen: list[Tensor], probe: Tensor) -> Itera
         del head.forward
         if own is not None:
             head.forward = own
+
+
+def _require_finite(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> None:
+    bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
+    if bad.any():
+        numbers = np.unique(rows[bad]).tolist()
+        named = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        raise FloatingPointError(
+            f"rows {named}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
+            "the weights of the model, or give it another dtype"
+        )

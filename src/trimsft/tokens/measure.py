@@ -1,26 +1,99 @@
-"""`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries."""
+"""`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries; nothing heavy is imported before."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import TrimSFTError
-from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
+from trimsft.data.load import NUMINA, RowSettings
+from trimsft.errors import TrimSFTError, UsageError
+from trimsft.options import option
+from trimsft.runs import RunDirectory
 from trimsft.tables import Cell, Table, Tabular
-from trimsft.tokens.settings import TokenSettings, name_of
-from trimsft.tokens.statistics.verdict import Verdict, judge_table
-from trimsft.tokens.statistics.weighting import confidence, diagnose
-from trimsft.tokens.table import TokenTable, incomparable, read_token_table
-from trimsft.tokens.write import shares_of, write_token_table
+
+if TYPE_CHECKING:
+    from trimsft.objectives import Objective
+    from trimsft.tokens.statistics.verdict import Verdict
+    from trimsft.tokens.table import TokenTable
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenSettings(RowSettings):
+    """Models, rows, and how they are measured."""
+
+    models: tuple[str, ...] = option(
+        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
+    )
+    sample: int | None = option(None, help="Choose this many rows at random.", least=1)
+    seed: int | None = option(None, help="Seed of the random choice of rows (default: 0).", least=0)
+    out: Path | None = option(
+        None,
+        help="File or folder of the table. By default tokens.parquet in a run directory, else ./tokens-NAME.parquet.",
+    )
+    objective: str = option(
+        "trim",
+        metavar="NAME",
+        help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective.",
+    )
+    top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
+    device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
+    batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
+    shard: str | None = option(
+        None, metavar="K/N", help="K/N does the K-th of N shares; the last one to end joins them all."
+    )
+    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.models:
+            raise UsageError("there are none", field="models", hint="name at least one")
+        if self.seed is not None and self.sample is None and self.data != NUMINA:
+            raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
+        self.places()
+
+    def places(self) -> dict[str, Path]:
+        """Return where the table of each model goes.
+
+        By default a run directory has its own and any other model's is ./tokens-NAME.parquet. `out` is a .parquet
+        file or a folder for one model; for several it is a folder, with one inside for each.
+        """
+        out, places = self.out, dict[str, Path]()
+        is_file = out is not None and out.suffix == ".parquet"
+        if out is not None:
+            folders = [out, *out.parents][is_file:]
+            in_the_way = [one for one in folders if one.exists() and not one.is_dir()]
+            if in_the_way or (is_file and (out.is_dir() or len(self.models) > 1)):
+                problem = "must be a folder, or for one model a file that ends in .parquet"
+                raise UsageError(problem, field="out", value=str(next(iter(in_the_way), out)))
+        for model in self.models:
+            run = RunDirectory(model)
+            if out is not None:
+                place = out if is_file else out / (name_of(model) if len(self.models) > 1 else "") / "tokens.parquet"
+            else:
+                place = run.tokens_path if run.is_run() else Path(f"tokens-{name_of(model)}.parquet")
+            if model in places or place in places.values():
+                problem = f"{model!r} would be written to {str(place)!r}, as another one"
+                raise UsageError(problem, field="models", hint="name it once")
+            places[model] = place
+        return places
+
+
+def name_of(model: str) -> str:
+    """Return the last part of a path (a link's own) or of a name of the hub; of RUN/model, the run's."""
+    path = Path(model)
+    path = Path(os.path.abspath(path)) if path.exists() else path  # . and .. have no name
+    return path.parent.name if path.name == "model" and path.parent.name else path.name
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A table in a few numbers."""
+    """A table in a few numbers; shares from 0 to 1."""
 
     model: str
     path: str
@@ -33,19 +106,34 @@ class Summary:
     examples: int
     mean_nll: float
     median_gap: float
-    first_choice_percent: float  # percent of the tokens that no other one has a larger logit than
-    objective: str  # whose weights the last two are about, at its defaults: for TrimSFT the paper's band
+    first_choice: float  # share of the tokens that no other one has a larger logit than
+    objective: str  # whose weights the next two are about, at its defaults: for TrimSFT the paper's band
     effective_ratio: float  # R_eff of the weights
-    high_weight_percent: float  # percent of the tokens with such a weight above one half
+    high_weight: float  # share of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return shares from 0 to 1 in place of percent, under names without `_percent`."""
-        values = {**asdict(self), "verdict": self.verdict.as_dict()}
-        return {
-            name.removesuffix("_percent"): value / 100 if name.endswith("_percent") else value
-            for name, value in values.items()
-        }
+    @classmethod
+    def of(cls, table: TokenTable, weighing: Objective, **facts: Any) -> Summary:
+        """Summarise a table."""
+        from trimsft.objectives import BANDWIDTH, MARGIN
+        from trimsft.tokens.statistics.verdict import judge_table
+        from trimsft.tokens.statistics.weighting import confidence, diagnose
+
+        weighed = diagnose(table, weighing, margin=MARGIN, bandwidth=BANDWIDTH)
+        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
+        facts |= {name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")}
+        return cls(
+            **facts,
+            cut=table.metadata.get("cut", {}),
+            tokens=len(table),
+            examples=table.example_count,
+            mean_nll=sure.mean_nll,
+            median_gap=sure.median_gap,
+            first_choice=sure.first_choice_percent / 100,
+            effective_ratio=weighed.effective_ratio,
+            high_weight=weighed.high_weight_percent / 100,
+            verdict=judge_table(table),
+        )
 
 
 @dataclass(frozen=True)
@@ -57,9 +145,9 @@ class TokenTables(Tabular):
     incomparable: TrimSFTError | None  # why the tables cannot be compared; None where they can
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of `--json`, with shares in place of percent."""
+        """Return the content of `--json`."""
         return {
-            "tables": [summary.as_dict() for summary in self.summaries],
+            "tables": [asdict(one) | {"verdict": one.verdict.as_dict()} for one in self.summaries],
             "pending": [str(path) for path in self.pending],
             "comparable": self.incomparable is None,
             "reason": None if self.incomparable is None else str(self.incomparable),
@@ -68,15 +156,18 @@ class TokenTables(Tabular):
     @property
     def tables(self) -> list[Table]:
         header = ("model", "tokens", "mean nll", "median gap", "first choice %", "R_eff", "High-Weight %")
-        formats = {
-            "tokens": ",", "mean_nll": ".3f", "median_gap": ".2f", "first_choice_percent": ".1f",
-            "effective_ratio": ".3f", "high_weight_percent": ".1f",
-        }  # fmt: skip
-        rows = []
-        for one in self.summaries:
-            values = {name: getattr(one, name) for name in formats}
-            cells = [Cell(format(value, formats[name]), data=value) for name, value in values.items()]
-            rows.append((Cell(name_of(one.model)), *cells))
+        rows = [
+            (
+                Cell(name_of(one.model)),
+                Cell(f"{one.tokens:,}", data=one.tokens),
+                Cell(f"{one.mean_nll:.3f}", data=one.mean_nll),
+                Cell(f"{one.median_gap:.2f}", data=one.median_gap),
+                Cell(f"{100 * one.first_choice:.1f}", data=100 * one.first_choice),
+                Cell(f"{one.effective_ratio:.3f}", data=one.effective_ratio),
+                Cell(f"{100 * one.high_weight:.1f}", data=100 * one.high_weight),
+            )
+            for one in self.summaries
+        ]
         return [Table("", header, tuple(rows))] if rows else []
 
     def __str__(self) -> str:
@@ -85,44 +176,24 @@ class TokenTables(Tabular):
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
     """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
-    places = settings.places()  # before rows are read
+    from trimsft.objectives import make_objective
+    from trimsft.tokens.table import incomparable, read_token_table
+    from trimsft.tokens.write import shares_of, write_token_table
+
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    options = {name: getattr(settings, name) for name in ("limit", "top", "batch_tokens", "shard", "overwrite")}
-    options |= asdict(settings.as_trained(settings.models))
-    options["device"] = settings.device.split(",") if "," in settings.device else settings.device
+    names = ("limit", "top", "batch_tokens", "shard", "overwrite", "device")
+    options = {name: getattr(settings, name) for name in names} | asdict(settings.as_trained(settings.models))
     tables: dict[str, TokenTable] = {}
     summaries, pending = [], []
-    for model, place in places.items():
-        before = _stamp(place)
+    for model, place in settings.places().items():
+        before = place.stat().st_mtime_ns if place.exists() else None
         progress = partial(on_progress, name_of(model)) if on_progress is not None else None
         write_token_table(model, rows, place, on_progress=progress, **options)
         if not place.exists() or shares_of(place):
             pending.append(place)
             continue
         table = tables[model] = read_token_table(place)
-        weighed = diagnose(table, objective, margin=MARGIN, bandwidth=BANDWIDTH)
-        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
-        summary = Summary(
-            model=model,
-            path=str(place),
-            is_new=_stamp(place) != before,
-            **{name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")},
-            cut=table.metadata.get("cut", {}),
-            tokens=len(table),
-            examples=table.example_count,
-            mean_nll=sure.mean_nll,
-            median_gap=sure.median_gap,
-            first_choice_percent=sure.first_choice_percent,
-            objective=settings.objective,
-            effective_ratio=weighed.effective_ratio,
-            high_weight_percent=weighed.high_weight_percent,
-            verdict=judge_table(table),
-        )
-        summaries.append(summary)
+        facts = {"model": model, "path": str(place), "is_new": place.stat().st_mtime_ns != before}
+        summaries.append(Summary.of(table, objective, objective=settings.objective, **facts))
     return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what changes with the file that has the name."""
-    return (status.st_ino, status.st_mtime_ns) if path.exists() and (status := path.stat()) else None

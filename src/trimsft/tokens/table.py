@@ -51,11 +51,10 @@ TOP_SCHEMA = pa.schema(
     [("top_ids", pa.list_(pa.int32())), ("top_logprobs", pa.list_(pa.float32())), ("top_texts", pa.list_(pa.string()))]
 )
 AGAIN = "make it again with trimsft tokens --overwrite"
-NUMBERS = tuple(one.name for one in SCHEMA if one.type != pa.string())
+NUMBERS = [one.name for one in SCHEMA if one.type != pa.string()]
 _TEXTS = ("text", "competitor_text", "top_texts")
 _TOPS = ("top_ids", "top_logprobs")
 _KEY = b"trimsft"
-_GROUP = 2**16  # tokens of a row group, the least that is read of a table
 
 
 @dataclass(frozen=True)
@@ -112,21 +111,21 @@ class TokenTable:
 
 
 def read_token_table(path: Path, *, examples: Collection[int] | None = None) -> TokenTable:
-    """Read all numbers of a table; or, of some examples, the texts as well, from their row groups alone."""
+    """Read all numbers of a table; or, of some examples, the texts and alternatives as well."""
     with _opened(path) as file:
         metadata = _checked_metadata(path, file)
-        if examples is None:  # one column after the other, so that Arrow's copy is of one
-            columns = {name: _checked_numbers(path, name, file.read(columns=[name])) for name in NUMBERS}
-            return TokenTable(columns, {}, metadata)
-        table = _rows_of(file, examples)
-        _require_texts(path, table)
-        numbers = {name: _checked_numbers(path, name, table) for name in NUMBERS}
-        for name in _TOPS:
-            if name in table.column_names:
-                flat = pc.list_flatten(table.column(name)).to_numpy()
-                numbers[name] = flat.reshape(len(table), -1) if len(table) else flat.reshape(0, 0)
-        texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
-    return TokenTable(numbers, texts, metadata)
+        table = file.read(NUMBERS if examples is None else None)
+        texts: dict[str, Any] = {}
+        if examples is not None:
+            wanted = np.fromiter(examples, dtype=np.int64)
+            table = table.filter(pa.array(np.isin(table.column("example").to_numpy(), wanted)))
+            _require_texts(path, table)
+            texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
+        columns = {name: _checked_numbers(path, name, table) for name in NUMBERS}
+        for name in _TOPS if "top_texts" in texts else ():
+            flat = pc.list_flatten(table.column(name)).to_numpy()
+            columns[name] = flat.reshape(len(table), -1) if len(table) else flat.reshape(0, 0)
+    return TokenTable(columns, texts, metadata)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -176,21 +175,6 @@ def _require_texts(path: Path, table: pa.Table) -> None:
     flat = [pc.list_flatten(table.column(name)) for name in tops] + [table.column(name) for name in _TEXTS[:2]]
     if len(tops) not in (0, len(TOP_SCHEMA)) or len(lengths) > 1 or any(one.null_count for one in flat):
         raise RunError(f"{path}: tokens lack texts or alternatives", hint=AGAIN)
-
-
-def _rows_of(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
-    """Read the rows of some examples, from the row groups that hold them.
-
-    Which those are says their first column, a few bytes each: a damaged statistic of a group ends the process.
-    """
-    wanted = np.unique(np.fromiter(examples, dtype=np.int64))
-
-    def kept(table: pa.Table) -> NDArray[np.bool_]:
-        return np.isin(table.column("example").to_numpy(), wanted)
-
-    every = range(file.num_row_groups)
-    table = file.read_row_groups([at for at in every if kept(file.read_row_group(at, columns=["example"])).any()])
-    return table.filter(pa.array(kept(table)))
 
 
 def _checked_numbers(path: Path, name: str, table: pa.Table) -> NDArray[Any]:
@@ -267,14 +251,14 @@ def shown(value: Any) -> str:
 # ---- writing
 
 
-def schema_with(top: int) -> pa.Schema:
-    """Return the columns of a table with so many alternatives."""
-    return pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if top else SCHEMA
+def empty_table(top: int) -> pa.Table:
+    """Return the columns of a table with so many alternatives, without a token."""
+    return (pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if top else SCHEMA).empty_table()
 
 
 def as_arrow(columns: Mapping[str, Any]) -> pa.Table:
     """Return columns by name, as arrays, lists or Arrow's own, as a table; `category` as indexes into `CATEGORIES`."""
-    schema = schema_with("top_ids" in columns)
+    schema = empty_table("top_ids" in columns).schema
     kinds = pa.array(columns["category"], type=pa.int8())
     category = pa.DictionaryArray.from_arrays(kinds, pa.array(CATEGORIES, type=pa.string()))
     return pa.table({name: {**columns, "category": category}[name] for name in schema.names}, schema=schema)
@@ -288,4 +272,4 @@ def write_table(path: Path, table: pa.Table, metadata: Mapping[str, Any]) -> Non
     repeating += [f"{name}.list.element" for name in ("top_ids", "top_texts") if name in table.schema.names]
     options = {"compression": "zstd", "use_dictionary": repeating, "write_page_checksum": True}
     with written_beside(path) as beside:
-        pq.write_table(table.replace_schema_metadata({_KEY: content}), beside, row_group_size=_GROUP, **options)
+        pq.write_table(table.replace_schema_metadata({_KEY: content}), beside, **options)
