@@ -8,7 +8,7 @@ from typing import cast
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import refuse_unused_folder
-from trimsft.evaluate.engines import DIALECTS, Sampling
+from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
@@ -53,9 +53,6 @@ class EvalSettings:
     )
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
-    )
-    server_dialect: str | None = option(
-        None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
     )
     timeout: float | None = option(None, help="Seconds that a server may take for one answer (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
@@ -162,7 +159,7 @@ class EvalSettings:
                 "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
             )
         if self.server is None:
-            self._refuse("without a server", "server_dialect", "timeout", "concurrency", "tokenizer")
+            self._refuse("without a server", "timeout", "concurrency", "tokenizer")
             if self.engine == "transformers":
                 self._refuse("with the engine 'transformers'", *OF_VLLM)
             return
