@@ -22,7 +22,7 @@ from .scripted import ScriptedEngine
 
 GSM8K = "#### (-?[0-9.,]+)"
 EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}
-CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice", "subject": "sums"}
+CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice"}
 REGEX = {"problem": "3+3?", "answer": 6, "grading": "regex", "pattern": GSM8K, "unit": "m"}
 MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "pattern": 3}  # what it does not use does not matter
 
@@ -52,7 +52,6 @@ def test_grading_is_no_part_of_what_is_asked() -> None:
     plain = Problem("a", "What is 1+1?", "2")
     graded = replace(plain, grading=Grading("exact"))
     assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
-    assert fingerprint([plain]) == "a659eb4f49a7116708416b016819476296b7705ae262216e9e7c1b92c6b5ebc9"
     assert grading_fingerprint([graded]) != grading_fingerprint([plain])
     assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
 
