@@ -219,7 +219,6 @@ def broken(model, tmp_path) -> Path:
         (("--no-training", "--updates", 7), "--updates: has no effect without training, got 7; leave it out"),
         (("--model", ""), "--model: is empty; name a local one, or one of the hub"),
         (("--device", "tpu"), "--device: unknown name 'tpu'"),
-        (("--show", -1), "--show: must be at least 0, got -1"),
         (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),
     ],
 )
@@ -232,7 +231,7 @@ def test_the_table_fits_80_columns_and_hides_nothing(model, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     rows = [{"problem": "?", "solution": "\x1b[31m[bold]so\u202e[/bold] " * 3 + "it is so\n" * 5}] * 2
-    result = run(write(tmp_path / "x.jsonl", rows), "--model", model, "--no-training", "--threshold", LOW, "--show", 60)
+    result = run(write(tmp_path / "x.jsonl", rows), "--model", model, "--no-training", "--threshold", LOW)
     assert result.exit_code == 0 and "flagged" in result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "\x1b" not in result.stdout and "\u202e" not in result.stdout
