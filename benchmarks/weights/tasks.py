@@ -23,7 +23,7 @@ from trimsft.lab.task import FAR, NEAR, draw_problems, write_solution
 
 HELD_OUT_ROWS, HELD_OUT_SEED = 60, 1000
 BINS = 15  # of the expected calibration error
-_BOX = re.compile(r"\\boxed\{(-?\d+)\}")
+_ANSWER = re.compile(r"(?:\\boxed\{|Answer: )(-?\d+)")  # style `plain` teaches to answer without a box
 _NEW_FORMAT = "->"  # what only solutions in the unfamiliar style have
 
 
@@ -93,8 +93,8 @@ def grade(
     tokenizer, _ = _reading(base)
     problems, n, new = written.shape
     texts = tokenizer.batch_decode(written.reshape(-1, new), skip_special_tokens=True)
-    boxes = [_BOX.findall(text) for text in texts]
-    found = np.array([box[-1] if box else "" for box in boxes], dtype=object).reshape(problems, n)
+    answers_of = [_ANSWER.findall(text) for text in texts]
+    found = np.array([found[-1] if found else "" for found in answers_of], dtype=object).reshape(problems, n)
     is_right = found == np.array(answers, dtype=object)[:, None]
     is_new = np.array([_NEW_FORMAT in text for text in texts]).reshape(problems, n)
     drawn_at = np.array(temperatures)
@@ -102,7 +102,7 @@ def grade(
     last = by_temperature[f"{max(temperatures):g}"]
     return {
         "right": {t: "".join(map(str, is_right[:, rows].sum(axis=1))) for t, rows in by_temperature.items()},
-        "boxed": float((found[:, last] != "").mean()),
+        "answered": float((found[:, last] != "").mean()),
         "new_format": float(is_new[:, last].mean()),
         "distinct_answers": float(np.mean([len(set(row)) for row in found[:, last]])),
     }

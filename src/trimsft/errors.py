@@ -1,19 +1,23 @@
-r"""What goes wrong, as data: the field, its value and what would be right; and how a command ends.
+r"""What goes wrong, as data: the field, its value and what would be right; signals; and how a command ends.
 
     >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
     >>> print(error)
     sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(error.told_with({"sample": "--sample"}))
+    >>> print(error.message({"sample": "--sample"}))
     --sample: must be at least 1, got 0; leave it out to use all rows
     >>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
     data: 3 rows lack a solution; set drop_incomplete=True
 
-Nobody reads the text of a message: whoever has to decide asks for the class or its fields.
+No code reads the text of a message: whoever has to decide asks for the class or its fields.
 """
 
+import os
 import reprlib
-from collections.abc import Mapping
-from typing import Any
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NoReturn
 
 DONE, FAILED, REFUSED = 0, 1, 2
 """Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
@@ -22,7 +26,6 @@ LONGEST = 2000
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
-_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = 6
 
 
 class TrimSFTError(Exception):
@@ -54,9 +57,9 @@ class TrimSFTError(Exception):
         self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
 
     def __str__(self) -> str:
-        return self.told_with({})
+        return self.message({})
 
-    def told_with(self, names: Mapping[str, str]) -> str:
+    def message(self, names: Mapping[str, str]) -> str:
         """Return the message with fields called as `names` says, such as `--data` for `dataset_name`."""
         text = f"{names.get(self.field, self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
@@ -64,19 +67,17 @@ class TrimSFTError(Exception):
         if self.hint:
             text += f"; {self.hint}"
         if self.remedy:
-            text += f"; {_setting(*self.remedy, names)}"
+            name, value = self.remedy
+            if name not in names:
+                text += f"; set {name}={value!r}"
+            elif isinstance(value, bool):
+                text += f"; set {names[name] if value else names[name].replace('--', '--no-', 1)}"
+            else:
+                text += f"; set {names[name]} {value}"
         return _printable(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
-
-
-def _setting(name: str, value: Any, names: Mapping[str, str]) -> str:
-    if name not in names:
-        return f"set {name}={value!r}"
-    if isinstance(value, bool):
-        return f"set {names[name] if value else names[name].replace('--', '--no-', 1)}"
-    return f"set {names[name]} {value}"
 
 
 def _restored(kind: type[TrimSFTError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TrimSFTError:
@@ -122,25 +123,7 @@ class WriteError(RunError):
     exit_code = FAILED
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C. Python may end a program by the signal itself where a plain KeyboardInterrupt has passed an import."""
-
-
-class Stopped(KeyboardInterrupt):
-    """SIGTERM, raised where Ctrl-C would be."""
-
-
-class HungUp(KeyboardInterrupt):
-    """SIGHUP: the terminal is gone."""
-
-
-def exit_code(error: BaseException) -> int:
-    """Return what a command that ends with this error returns to its shell."""
-    if isinstance(error, TrimSFTError):
-        return error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return 143 if isinstance(error, Stopped) else 129 if isinstance(error, HungUp) else 130
-    return FAILED
+# ---- words
 
 
 def one_line(error: BaseException) -> str:
@@ -171,3 +154,73 @@ def counted(number: int, noun: str) -> str:
 def and_more(number: int, noun: str) -> str:
     """Return how many there are beyond the one that was named."""
     return f" (and {number - 1:,} more {noun})" if number > 1 else ""
+
+
+# ---- Ctrl-C, SIGTERM and SIGHUP
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C. Python may end a program by the signal itself where a plain KeyboardInterrupt has passed an import."""
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM, raised where Ctrl-C would be."""
+
+
+class HungUp(KeyboardInterrupt):
+    """SIGHUP: the terminal is gone."""
+
+
+_RAISED: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: Interrupted, signal.SIGTERM: Stopped}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _RAISED[signal.SIGHUP] = HungUp
+
+
+def handle_signals(handler: Handler) -> dict[int, Handler]:
+    """Have the signals that ask a program to end call `handler`; return who was called before.
+
+    Also SIGINT that was inherited as ignored, as a shell starts what stands in the background; SIGHUP stays ignored,
+    which is what `nohup` is for. Outside of the main thread Python delivers no signals, so nothing is changed there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = [number for number in _RAISED if (_RAISED[number], signal.getsignal(number)) != (HungUp, signal.SIG_IGN)]
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
+def restore_handlers(before: Mapping[int, Handler]) -> None:
+    """Have those called again who were before."""
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End a program that has not begun its work.
+
+    It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        os.write(2, f"trimsft: {word_for(_RAISED[number])} before anything was begun\n".encode())
+    os._exit(128 + number)
+
+
+def interruption(number: int, details: str = "") -> KeyboardInterrupt:
+    """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
+    kind = _RAISED[number]
+    return kind(word_for(kind) + details) if details else kind()
+
+
+def word_for(kind: type[KeyboardInterrupt]) -> str:
+    """Return what has happened to a program that ends with this exception."""
+    return {Stopped: "terminated", HungUp: "hung up"}.get(kind, "interrupted")
+
+
+def exit_code(error: BaseException) -> int:
+    """Return what a command that ends with this error returns to its shell."""
+    if isinstance(error, TrimSFTError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return 143 if isinstance(error, Stopped) else 129 if isinstance(error, HungUp) else 130
+    return FAILED

@@ -7,47 +7,19 @@ Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from trimsft.errors import UsageError, and_more
 from trimsft.options import check_path, unknown_name
 from trimsft.runs import write_whole
-from trimsft.runs.parsing import parse_json
 
 PLACES = ("recipes", "examples", "constraints.txt")
 """What is shipped, by its place in the repository; pyproject.toml puts the same into the wheel."""
 PACKAGE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """One file: its name in the repository and where it is here."""
-
-    name: str
-    path: Path
-
-    @property
-    def short_name(self) -> str:
-        return self.name.removeprefix("recipes/").removesuffix(".yaml")
-
-    def is_called(self, name: str) -> bool:
-        """Return whether a name means this file."""
-        return name.removeprefix("recipes/").removesuffix(".yaml") == self.short_name
-
-    def title(self) -> str:
-        """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
-        text = self.path.read_text(encoding="utf-8")
-        lines = parse_json(text)["cells"][0]["source"] if self.path.suffix == ".ipynb" else text.splitlines()
-        first = next((line for line in lines if line.startswith(("#", '"""')) and not line.startswith("#!")), "")
-        sentence = first.strip('#" \n')
-        for end in (". ", " (", ": ", "; "):
-            sentence = sentence.partition(end)[0]
-        return sentence.rstrip(".:")
-
-
-def list_shipped() -> list[Shipped]:
-    """Return every file, those of a wheel beside this module, those of a checkout in the repository; recipes first."""
+def list_shipped() -> dict[str, Path]:
+    """Return every file by its name, of a wheel beside this module, of a checkout in the repository; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
 
     def order(path: Path) -> tuple[int, bool, str]:
@@ -55,7 +27,17 @@ def list_shipped() -> list[Shipped]:
 
     paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=order))]
     files = [path for path in paths if path.is_file() and path.parent.name != "__pycache__"]
-    return [Shipped(path.relative_to(root).as_posix(), path) for path in files]
+    return {path.relative_to(root).as_posix(): path for path in files}
+
+
+def title_of(path: Path) -> str:
+    """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
+    lines = path.read_text(encoding="utf-8").replace('"# ', "# ").splitlines()  # a notebook's heading is in quotes
+    first = next((line.strip() for line in lines if line.strip().startswith(("# ", '"""'))), "")
+    sentence = first.strip('#" \\n,')
+    for end in (". ", " (", ": ", "; "):
+        sentence = sentence.partition(end)[0]
+    return sentence.rstrip(".:")
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
@@ -63,13 +45,11 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
     check_path(field, name)
     if Path(name).exists():
         return Path(name).resolve()
-    recipes = {Path(one.name): one for one in list_shipped() if one.path.suffix == ".yaml"}
-    for one in recipes.values():
-        if one.is_called(name):
-            return one.path
-    known = [one.short_name for path, one in recipes.items() if path.parent.name == "recipes"]
-    hint = unknown_name(field, Path(name).name.removesuffix(".yaml"), known).hint
-    raise UsageError("no such file, and no recipe of that name", field=field, value=name, hint=hint)
+    recipes = {_short(one): path for one, path in list_shipped().items() if path.suffix == ".yaml"}
+    if _short(name) not in recipes:
+        hint = unknown_name(field, name, [one for one in recipes if "/" not in one]).hint
+        raise UsageError("no such file, and no recipe of that name", field=field, value=name, hint=hint)
+    return recipes[_short(name)]
 
 
 def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
@@ -79,13 +59,14 @@ def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
         UsageError: a file is there with other content; nothing is written then.
     """
     folder, everything = check_path("out", folder), list_shipped()
-    copies = {} if names else {folder / one.name: one.path.read_bytes() for one in everything}
+    copies = {} if names else {folder / one: path.read_bytes() for one, path in everything.items()}
     for name in names:
-        inner = f"{name.rstrip('/')}/"  # a folder's name means all in it
-        meant = [one for one in everything if one.is_called(name) or one.name.startswith((inner, f"recipes/{inner}"))]
+        inner = f"{name.rstrip('/')}/"
+        inside = (inner, f"recipes/{inner}")  # a folder's name means all in it
+        meant = [one for one in everything if _short(one) == _short(name) or one.startswith(inside)]
         if not meant:
-            raise unknown_name("names", name, [one.short_name for one in everything])
-        copies |= {folder / one.name: one.path.read_bytes() for one in meant}
+            raise unknown_name("names", name, list(map(_short, everything)))
+        copies |= {folder / one: everything[one].read_bytes() for one in meant}
     changed = [path for path, content in copies.items() if path.exists() and path.read_bytes() != content]
     if changed:
         problem = f"{str(changed[0])!r}{and_more(len(changed), 'files')} is there already, and differs"
@@ -93,3 +74,7 @@ def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
     for path, content in copies.items():
         write_whole(path, content)
     return list(copies)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("recipes/").removesuffix(".yaml")

@@ -1,13 +1,13 @@
 r"""Tables: cells that show rounded numbers and hold the figures behind them, and the formats they are written in.
 
     >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
-    >>> print(render(table, "markdown"), end="")  # or terminal, latex, csv, json
+    >>> print(render(table, "markdown"), end="")  # or terminal, latex, csv
     | run | gsm8k |
     | --- | ---: |
     | SFT | 41.2 \[38.6, 43.9\] |
 
 Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to. Terminal,
-Markdown and LaTeX show the same rounded numbers; JSON and CSV hold the figures unrounded, shares from 0 to 1.
+Markdown and LaTeX show the same rounded numbers; CSV holds the figures to six digits, shares from 0 to 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import html
 import io
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -46,6 +45,9 @@ def rounded(value: float, digits: int, sign: str = "") -> str:
 def points(share: float) -> str:
     """Return a difference of two shares in percentage points, with its sign."""
     return rounded(100 * share, 1, "+")
+
+
+# ---- tables
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,11 @@ class Table:
     notes: tuple[str, ...] = ()
     left: tuple[int, ...] = (0,)  # columns of names; numbers are aligned to the right
 
-    def __post_init__(self) -> None:
-        for cells in self.rows:
-            if len(cells) != len(self.header):
-                raise ValueError(f"rows: must have {len(self.header)} cells as the header has, got {len(cells)}")
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> Table:
+    """Return a table of nothing but texts."""
+    cells = tuple(tuple(map(Cell, row)) for row in rows)
+    return Table("", tuple(header), cells, tuple(notes), left=tuple(range(len(header))))
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Tabular(ABC):
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_pandas(self) -> Any:
-        """Return the first table as a DataFrame of unrounded figures."""
+        """Return the first table as a DataFrame of figures, shares from 0 to 1."""
         import pandas
 
         return pandas.read_csv(io.StringIO(to_csv(self.tables[0])))
@@ -202,6 +205,9 @@ def mark_best(
     )
 
 
+# ---- formats
+
+
 def render(table: Table, form: str) -> str:
     """Return the table as text in one of `FORMATS`."""
     if form not in FORMATS:
@@ -227,32 +233,23 @@ def to_rich(table: Table) -> Group:
             min_width=min(longest, _WIDEST_WORD),
         )
     for cells in table.rows:
-        parts = [
-            [
-                (single_line(cell.text) or NOTHING, "bold" if cell.bold else ""),
-                (cell.marker, "bold"),
-                (cell.spread, "dim"),
-            ]
-            for cell in cells
-        ]
-        shown.add_row(*(Text(" ").join(Text(text, style) for text, style in cell if text) for cell in parts))
+        styled = []
+        for cell in cells:
+            text = (single_line(cell.text) or NOTHING, "bold" if cell.bold else "")
+            parts = [text, (cell.marker, "bold"), (cell.spread, "dim")]
+            styled.append(Text(" ").join(Text(part, style) for part, style in parts if part))
+        shown.add_row(*styled)
     return Group(shown, *(Text(single_line(note), style="dim") for note in table.notes))
 
 
-def to_terminal(table: Table, **options: Any) -> str:
-    """Return the table as wide and as coloured as the terminal allows, or as rich's `options` of a console say."""
+def to_text(table: Table) -> str:
+    """Return the table as on a terminal of 80 columns without colours."""
     from rich.console import Console
 
-    console = Console(highlight=False, **options)
+    console = Console(highlight=False, width=80, color_system=None)
     with console.capture() as captured:
         console.print(to_rich(table))
-    return captured.get()
-
-
-def to_text(table: Table) -> str:
-    """Return the table as on a terminal of 80 columns without colours, for a file."""
-    lines = to_terminal(table, width=80, color_system=None).splitlines()
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
 def to_markdown(table: Table) -> str:
@@ -285,30 +282,25 @@ def escape_markdown(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a table for booktabs and graphicx, with its caption and notes, never wider than the page."""
+    """Return a table for booktabs, with its caption and notes."""
 
     def cell_text(cell: Cell) -> str:
-        text, spread = escape_latex(cell.text or NOTHING), escape_latex(cell.spread)
-        if cell.data is not None:  # a number has a minus, not a hyphen
-            text, spread = (part.replace("-", "$-$") for part in (text, spread))
+        text = escape_latex(cell.text or NOTHING)
         bold = rf"\textbf{{{text}}}" if cell.bold else text
-        return _joined(bold, escape_latex(cell.marker), rf"{{\scriptsize {spread}}}" if spread else "")
+        return _joined(bold, escape_latex(cell.marker), escape_latex(cell.spread))
 
     columns = "".join("l" if n in table.left else "r" for n in range(len(table.header)))
     header, *rows = [map(escape_latex, table.header), *(map(cell_text, cells) for cells in table.rows)]
     lines = [
-        r"% needs \usepackage{booktabs,graphicx}",
         r"\begin{table}",
-        r"\centering",
         rf"\caption{{{escape_latex(table.title)}}}",
-        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         " & ".join(header) + r" \\",
         r"\midrule",
         *(" & ".join(row) + r" \\" for row in rows),
         r"\bottomrule",
-        r"\end{tabular}}",
+        r"\end{tabular}",
         *(rf"\par\footnotesize {escape_latex(note)}" for note in table.notes),
         r"\end{table}",
     ]
@@ -330,60 +322,36 @@ def escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in single_line(text))
 
 
-def to_json(table: Table) -> str:
-    """Return lists in the order of the table: names may repeat."""
-
-    def record(cell: Cell) -> dict[str, Any]:
-        if cell.data is None:
-            return {"text": cell.text} if cell.text else {"value": None}
-        if not isinstance(cell.data, Interval):
-            return {"value": cell.data}
-        return {**cell.data.as_dict(), "best": cell.bold, "significant": bool(cell.marker)}
-
-    rows = [[record(cell) for cell in cells] for cells in table.rows]
-    whole = {"title": table.title, "header": list(table.header), "rows": rows, "notes": list(table.notes)}
-    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
-
-
-def no_formula(text: str) -> str:
-    """Return a text that no spreadsheet runs; what models and data say may begin like a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
 def to_csv(table: Table) -> str:
     """Return one line a row; a column with intervals becomes four: the value, low, high, significant."""
     spreads = [any(isinstance(cells[n].data, Interval) for cells in table.rows) for n in range(len(table.header))]
 
-    def values(cell: Cell, spread: bool) -> list[str | float]:
+    def values(cell: Cell, spread: bool) -> list[Value]:
         if isinstance(cell.data, Interval):
             return [cell.data.value, cell.data.low, cell.data.high, str(bool(cell.marker)).lower()]
-        return [no_formula(single_line(cell.text)) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
+        return [single_line(cell.text) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
 
     header: list[str] = []
-    for name, spread in zip((no_formula(single_line(one)) for one in table.header), spreads, strict=True):
+    for name, spread in zip(map(single_line, table.header), spreads, strict=True):
         header += [name, *(f"{name} {part}" for part in ("low", "high", "significant") if spread)]
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(header)
-    for cells in table.rows:
-        writer.writerow([value for cell, spread in zip(cells, spreads, strict=True) for value in values(cell, spread)])
-    return target.getvalue()
+    rows = [[value for pair in zip(cells, spreads, strict=True) for value in values(*pair)] for cells in table.rows]
+    return csv_of(header, rows).decode()
 
 
 def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Return a CSV of unrounded values: numbers with six digits, nothing for None and NaN."""
+    """Return a CSV: numbers with six digits, nothing for None and NaN."""
 
     def written(value: object) -> object:
         if isinstance(value, str):
-            return no_formula(value)
+            # what models and data say may begin like a formula, which no spreadsheet may run
+            return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
         if not isinstance(value, float):
             return value
         return "" if math.isnan(value) else f"{value + 0.0:.6g}"  # -0 + 0 is 0
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(no_formula, header))
-    writer.writerows([written(value) for value in values] for values in rows)
+    writer.writerows([written(value) for value in values] for values in [header, *rows])
     return text.getvalue().encode()
 
 
@@ -392,9 +360,8 @@ def _joined(*parts: str) -> str:
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
-    "terminal": to_terminal,
+    "terminal": to_text,
     "markdown": to_markdown,
     "latex": to_latex,
     "csv": to_csv,
-    "json": to_json,
 }

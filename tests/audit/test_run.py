@@ -168,7 +168,6 @@ def test_an_audit_of_something_else_is_refused(data, model) -> None:
     [
         (("--model", "./nowhere"), "--model: no such folder: './nowhere'"),
         (("--device", "tpu"), "--device: unknown name 'tpu'"),
-        (("--show", -1), "--show: must be at least 0, got -1"),
         (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),
     ],
 )
@@ -181,7 +180,7 @@ def test_the_table_fits_80_columns_and_hides_nothing(model, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     rows = [{"problem": "?", "solution": "\x1b[31m[bold]so\u202e[/bold] " * 3 + "it is so\n" * 5}] * 2
-    result = run(write(tmp_path / "x.jsonl", rows), "--model", model, "--no-training", "--threshold", LOW, "--show", 60)
+    result = run(write(tmp_path / "x.jsonl", rows), "--model", model, "--no-training", "--threshold", LOW)
     assert result.exit_code == 0 and "flagged" in result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "\x1b" not in result.stdout and "\u202e" not in result.stdout

@@ -1,29 +1,32 @@
+"""The commands as a whole: help, names of options, imports, what train prints, where cells stand."""
+
 import json
 import logging
-import os
-import re
 import subprocess
 import sys
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.terminal import called
+from trimsft.cli.study import cell_progress, status_table
 from trimsft.runs import RunDirectory
+from trimsft.study.cell import Cell
+from trimsft.study.run import CellState, Event
+from trimsft.tables import to_text
 from trimsft.train.run import TrainResult
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
-
 
 COMMANDS = (
     "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study",
     "sweep", "doctor",
 )  # fmt: skip
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -39,28 +42,6 @@ def test_version_and_help_that_names_every_command() -> None:
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
         assert "..." not in result.output.partition("Commands:")[2]  # no summary is cut off
         assert "--install-completion" in result.output
-
-
-def test_options_are_called_the_same_with_dashes_and_underscores() -> None:
-    for flag in ("--batch_tokens", "--batch-tokens"):
-        result = run("tokens", "m", "--data", "d", flag, "x")
-        assert (result.exit_code, result.stderr) == (2, "trimsft: --batch-tokens: 'x' is not a whole number\n")
-
-
-def test_printed_commands_call_the_program_as_the_shell_finds_it(tmp_path, monkeypatch) -> None:
-    programs = [tmp_path / folder / "trimsft" for folder in ("one", "two")]
-    for program in programs:
-        program.parent.mkdir()
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "one"))
-    for typed, name in (
-        (str(programs[0]), "trimsft"),
-        (str(programs[1]), str(programs[1])),  # of another environment than the one that is active
-        ("/site-packages/trimsft/__main__.py", f"{sys.executable} -m trimsft"),
-    ):
-        monkeypatch.setattr(sys, "argv", [typed, "quickstart"])
-        assert called() == name
 
 
 @pytest.mark.parametrize(
@@ -81,45 +62,15 @@ def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
     ("words", "line"),
     [
         ("doctor --batch 3", "Error: No such option: --batch"),
-        ("eval m --hlep", "Error: No such option: --hlep"),
         ("evl", "Error: No such command 'evl'"),
+        ("tokens m --data d --batch_tokens x", "Error: Invalid value for '--batch-tokens'"),  # or with a dash
+        ("tokens m --data d --batch-tokens 0", "trimsft: --batch-tokens: must be at least 1, got 0"),
     ],
 )
 def test_a_mistyped_word_ends_in_one_line(words: str, line: str) -> None:
     result = run(*words.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines()[-1].startswith(line)
-
-
-def test_doctor_checks_the_backends_against_float64() -> None:
-    # in a process of its own, without the interpreter that the other tests of the kernels need
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "trimsft", "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
-    assert facts["trimsft"] == trimsft.__version__
-    verdicts = {(check["backend"], check["dtype"]): check["verdict"] for check in facts["checks"]}
-    for backend in {"reference", "chunked", facts["auto"]["backend"]}:
-        assert verdicts[backend, "float32"] == verdicts[backend, "bfloat16"] == "passed"
-    if facts["cuda"] is None:
-        assert facts["auto"] == {"backend": "chunked", "because": "torch sees no CUDA device"}
-        assert verdicts["triton", "float32"] == "not here"
-
-
-def test_doctor_fails_on_a_backend_that_is_wrong(monkeypatch) -> None:
-    right = trimsft.head.chunked.solve
-
-    def wrong(problem):
-        solution = right(problem)
-        solution.grad_weight_VH.mul_(1.001)
-        return solution
-
-    monkeypatch.setattr("trimsft.head.chunked.solve", wrong)
-    monkeypatch.setattr("trimsft.head.BACKENDS", ("auto", "reference", "chunked"))
-    result = run("doctor")
-    assert result.exit_code == 1 and "failed" in result.stdout and "passed" in result.stdout
-    assert re.search("'auto' is (chunked|triton): ", result.stdout)
 
 
 def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -> None:
@@ -154,3 +105,51 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
         result = run("train", *words.split())
         assert result.exit_code == 2 and says in result.stderr and result.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
+
+
+SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
+EVENTS = (
+    Event(SFT, "waiting"),
+    Event(SFT, "running", "training", 0, 50),
+    Event(SFT, "running", "training", 3, 50),
+    Event(SFT, "running", "evaluating lab-easy", 3, 9),
+    Event(SFT, "retrying", "no [such] file"),
+    Event(SFT, "done"),
+    Event(DFT, "elsewhere", "process 7 on host since noon"),
+    Event(DFT, "done", "elsewhere"),
+)
+
+
+def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
+        for event in EVENTS:
+            show(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "trimsft: sft: training 0 of 50",
+        "trimsft: sft: evaluating lab-easy 3 of 9",
+        "trimsft: sft: retrying, no [such] file",
+        "trimsft: sft: done, average@8 62.3",
+        "trimsft: dft: elsewhere, process 7 on host since noon",
+        "trimsft: dft: done, elsewhere",
+    ]
+
+
+def test_a_terminal_has_a_bar_for_each_cell_at_work(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    console = Console(stderr=True, force_terminal=True, width=100, color_system=None)
+    monkeypatch.setattr("trimsft.cli.terminal.make_console", lambda stderr: console)
+    with cell_progress(lambda cell: cell.objective) as show:
+        for event in EVENTS[:4]:
+            show(event)
+    said = capsys.readouterr().err
+    assert "evaluating lab-easy 3 of 9" in said and "━" in said
+
+
+def test_status_says_what_needs_looking_at_first_and_cuts_no_name() -> None:
+    trims = [
+        Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("margin", margin), ("bandwidth", 0.8)))
+        for margin in (1.0, 10.0)
+    ]
+    states = [CellState(SFT, "done", ""), *(CellState(cell, "failed", "a reason of many words " * 5) for cell in trims)]
+    text = to_text(status_table(states))
+    assert "…" not in text and "1 of 3 done, 2 failed" in text
+    assert text.index("failed") < text.index("lab/sft/seed0")

@@ -12,9 +12,21 @@ import pytest
 import torch
 import typer
 
-from trimsft.cli.terminal import Lines, ending
-from trimsft.errors import DataError, HungUp, RunError, RunInUse, Stopped, TrimSFTError, UsageError, WriteError
-from trimsft.signals import end_at_once, heed, restore
+from trimsft.cli import terminal
+from trimsft.cli.terminal import Progress, ending
+from trimsft.errors import (
+    DataError,
+    HungUp,
+    RunError,
+    RunInUse,
+    Stopped,
+    TrimSFTError,
+    UsageError,
+    WriteError,
+    end_at_once,
+    handle_signals,
+    restore_handlers,
+)
 
 IMPORTING = """
 import builtins, os, signal, sys
@@ -30,30 +42,13 @@ main()
 WAITING = """
 import time, typer
 from trimsft.cli.terminal import ending
-from trimsft.signals import end_at_once, heed
+from trimsft.errors import end_at_once, handle_signals
 def wait():
     with ending({}):
         print("ready", flush=True)
         time.sleep(60)
-heed(end_at_once)
+handle_signals(end_at_once)
 typer.run(wait)
-"""
-LEAVING = """
-import signal, sys, time, typer
-from trimsft.cli.terminal import ending
-from trimsft.signals import end_at_once, heed
-class Leaving:
-    def __del__(self):
-        signal.raise_signal(int(sys.argv[1]))
-def leave():
-    with ending({}):
-        Leaving()
-        time.sleep(20)
-        print("went on")
-heed(end_at_once)
-app = typer.Typer()
-app.command()(leave)
-app([])
 """
 
 
@@ -73,16 +68,13 @@ app([])
         (HungUp(), 129, "hung up; what is finished is kept; rerun the command to resume"),
         (Stopped(), 143, "terminated; what is finished is kept; rerun the command to resume"),
         (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
-        (FloatingPointError("step 3: the loss is nan"), 1, "step 3: the loss is nan"),
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), 1, "CUDA out of memory."),
         (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"), 1, "between ranks is lost ([gloo"),
         (torch.distributed.DistNetworkError("connection reset"), 1, "between ranks is lost (connection reset)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )  # fmt: skip
-def test_an_error_is_one_line_and_an_exit_code(
-    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_one_line_and_an_exit_code(error, code, line, capsys) -> None:
     with pytest.raises(typer.Exit) as ended, ending({"sample": "--sample", "drop": "--drop"}, resumes=True):
         raise error
     output = capsys.readouterr()
@@ -90,17 +82,14 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert output.err.startswith("trimsft: ") and output.err.count("\n") == 1 and line in output.err
 
 
-def _warn_and_raise(error: BaseException) -> None:
-    logging.getLogger("trimsft").warning("3 rows are cut")
-    raise error
+@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), typer.Exit(3)])
+def test_a_bug_keeps_its_traceback_and_warnings_are_printed(error: BaseException, capsys) -> None:
+    def warn_and_raise() -> None:
+        logging.getLogger("trimsft").warning("3 rows are cut")
+        raise error
 
-
-@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), ValueError("a bug"), typer.Exit(3)])
-def test_a_bug_keeps_its_traceback_and_warnings_are_told(
-    error: BaseException, capsys: pytest.CaptureFixture[str]
-) -> None:
     with pytest.raises(type(error)), ending({}):
-        _warn_and_raise(error)
+        warn_and_raise()
     assert capsys.readouterr().err == "trimsft: 3 rows are cut\n"
 
 
@@ -112,7 +101,7 @@ def test_an_error_crosses_a_process_border_with_its_fields() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-@pytest.mark.parametrize("words", ["study list", "recipes --json", "--help"])
+@pytest.mark.parametrize("words", ["recipes --json", "--help"])
 def test_output_that_cannot_be_written_fails_in_one_line(words: str) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "trimsft", *words.split()]
@@ -123,43 +112,16 @@ def test_output_that_cannot_be_written_fails_in_one_line(words: str) -> None:
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
 
 
-@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
-def test_signals_end_a_command_that_has_not_begun(number: int, code: int, how: str) -> None:
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_signals_end_a_command_that_has_not_begun(number: int, code: int, word: str) -> None:
     """Nothing is raised in the middle of an import."""
     done = subprocess.run([sys.executable, "-c", IMPORTING, str(int(number))], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr == f"trimsft: {how} before anything was begun\n"
+    assert done.stderr == f"trimsft: {word} before anything was begun\n"
 
 
-@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
-def test_a_signal_during_a_deletion_is_not_lost(number: int, code: int, how: str) -> None:
-    done = subprocess.run([sys.executable, "-c", LEAVING, str(int(number))], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr, done.stdout) == (code, f"trimsft: {how}\n", "")
-
-
-def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
-    before = heed(end_at_once)
-    try:
-        with pytest.raises(typer.Exit) as ended, ending({}):
-            os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
-    finally:
-        restore(before)
-    assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated\n")
-
-
-def test_nohup_keeps_its_word() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        restore(heed(end_at_once))
-        assert signal.SIGHUP not in heed(lambda *_: None) and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        restore({**{number: signal.SIG_DFL for number, *_ in SIGNALS}, signal.SIGINT: signal.default_int_handler})
-        signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
-def test_signals_end_a_command_in_the_background(number: int, code: int, how: str) -> None:
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_signals_end_a_command_in_the_background(number: int, code: int, word: str) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a shell does for `command &`
     try:
         child = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -168,23 +130,39 @@ def test_signals_end_a_command_in_the_background(number: int, code: int, how: st
     with child:
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
         child.send_signal(number)
-        _, told = child.communicate(timeout=60)
-    assert child.returncode == code
-    assert told == f"trimsft: {how}\n".encode()
+        _, said = child.communicate(timeout=60)
+    assert (child.returncode, said.decode()) == (code, f"trimsft: {word}\n")
 
 
-def test_a_command_that_keeps_nothing_does_not_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), ending({}):
-        raise KeyboardInterrupt
-    assert capsys.readouterr().err == "trimsft: interrupted\n"
+def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    before = handle_signals(end_at_once)
+    try:
+        with pytest.raises(typer.Exit) as ended, ending({}):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
+    finally:
+        restore_handlers(before)
+    assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated\n")
 
 
-def test_lines_come_at_once_then_less_and_less_often(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nohup_keeps_its_word() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        restore_handlers(handle_signals(end_at_once))
+        assert signal.SIGHUP not in handle_signals(lambda *_: None)
+    finally:
+        restore_handlers({number: signal.SIG_DFL for number, *_ in SIGNALS})
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_lines_of_progress_come_at_once_then_less_and_less_often(monkeypatch, capsys) -> None:
     now = 0.0
-    lines = Lines(clock=lambda: now)
-    for second in range(200):
-        now = float(second)
-        lines(f"{second} of 200", about="one", is_last=second == 199)
-    lines("0 of 9", about="two")
-    said = [line.removeprefix("trimsft: ").split()[0] for line in capsys.readouterr().err.splitlines()]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
+    with Progress() as show:
+        for second in range(200):
+            now = float(second)
+            show("one", second, 199)
+        show("two", 0, 9)
+    said = [line.split(": ")[2].split()[0] for line in capsys.readouterr().err.splitlines()]
     assert said == ["0", "5", "15", "35", "75", "135", "195", "199", "0"]

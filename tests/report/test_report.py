@@ -218,7 +218,7 @@ def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
         "Left out: math500; no scores of sft and dft.",
     ]
     assert compared.left_out[0] in run("compare", "sft", "trim", "dft").stdout
-    told = run("compare", "sft", "trim", "--json")
+    told = run("compare", "sft", "trim", "--format", "json")
     assert json.loads(told.stdout)[0]["benchmark"] == "amc"
     assert told.stderr.startswith("trimsft: Left out: gsm8k; no scores of trim.\n")
     nothing = run("compare", "sft", "other")

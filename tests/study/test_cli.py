@@ -1,7 +1,6 @@
 """`trimsft study` and `trimsft sweep` as commands: what they print, their exit codes, and that they can be stopped."""
 
 import json
-import re
 import signal
 import subprocess
 import time
@@ -46,7 +45,7 @@ def test_a_killed_or_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pyte
         ended, _, err = finish(process)
         assert ended == code and "Traceback" not in err
         if number:
-            assert re.search(r"; \d of 6 trainings and evaluations are done; rerun the command to resume$", err.strip())
+            assert err.strip().endswith("what is finished is kept; rerun the command to resume")
         ending = time.monotonic() + 20  # processes of a killed parent notice that it is gone
         while "running" in states(tmp_path).values():
             assert time.monotonic() < ending
@@ -61,12 +60,10 @@ def test_a_killed_or_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pyte
     assert "6 of 6 done" in shown and "good/sft/seed0" in shown
 
 
-def test_list_and_show_name_studies_and_cells() -> None:
+def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
     listed = json.loads(RUNNER.invoke(app, ["study", "list", "--json"]).stdout)
     assert [study["study"] for study in listed][:2] == ["main", "passes"]
     assert "Figure 3, Table 3, Table 4" in RUNNER.invoke(app, ["study", "list"]).stdout
-    shown = RUNNER.invoke(app, ["study", "show", "main", "--scale", "paper", "--model", "Llama3.1-8B"]).stdout
-    assert "  Llama3.1-8B/dft/seed0" in shown.splitlines() and "Qwen" not in shown
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_list_and_show_name_studies_and_cells() -> None:
         ("study run main --data x.jsonl", "--data: has no effect at scale 'lab'"),
         ("study run main --executor slurm", "--executor: unknown name 'slurm'"),
         ("study run main --workers 0", "--workers: must be at least 1, got 0"),
-        ("study show main --model other", "--model: unknown name 'other'; "),
+        ("study run main --model other", "--model: unknown name 'other'; "),
         ("study run main --model lab=gone", "--model: cannot load 'gone' (no such folder here, and the hub"),
         ("study run main --smoke -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you mean"),
         ("study run main --dry-run -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you"),
@@ -124,6 +121,6 @@ def test_a_dry_run_prints_what_is_missing_and_writes_nothing(tmp_path: Path) -> 
 def test_a_study_of_one_model_says_which_it_takes(tmp_path: Path) -> None:
     words = ("study", "run", "gaps", "weights", "main", "--model", "a=lab", "--model", "b=lab")
     cost, said = dry_run(tmp_path / "out", *words)
-    assert said == "gaps, weights: on a only; left out: b; --model b with another --out takes it instead\n"
+    assert said == "trimsft: gaps, weights: on a only; left out: b; --model b with another --out takes it instead\n"
     assert {cell["name"].split("/")[0] for cell in cost["cells"]} == {"a", "b"}, "main takes both"
     assert left_out_models(STUDIES.values(), SCALES["lab"]) == [], "there is one"

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
-from trimsft.cli.study import show_sweep
+from trimsft.cli.study import sweep_output
 from trimsft.errors import RunError
 from trimsft.report.figures import style
 from trimsft.report.page.details_tab import read_sweep as read_for_page
@@ -300,9 +299,7 @@ def run_command(monkeypatch, out, failing=(), **options):
     monkeypatch.setattr("trimsft.study.run.run_cells", pretend)
     options |= {"benchmarks": ("easy", "hard"), "benchmark_data": str(data), "out": out}
     outcome = run_sweep(SweepSettings(grid=("objective=trim,dft", "margin=1,2"), **options), command="trimsft sweep x")
-    console = Console(file=io.StringIO(), width=120)
-    show_sweep(outcome, console)
-    return outcome, console.file.getvalue()
+    return outcome, "\n".join(sweep_output(outcome).lines)
 
 
 def test_the_command_trains_chooses_writes_and_shows(monkeypatch, tmp_path):

@@ -50,7 +50,7 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     assert said["effective_ratio"] == pytest.approx(weights.sum() ** 2 / (len(weights) * (weights**2).sum()), rel=1e-4)
     assert said["high_weight"] == pytest.approx((weights > 0.5).mean())
     assert table["top_ids"].shape[1] == 2
-    assert result.stderr.endswith("Wrote tokens-llama.parquet\n")
+    assert result.stderr.endswith("wrote tokens-llama.parquet\n")
     again = run(*words)
     assert again.exit_code == 0 and "R_eff" in again.stdout and "Wrote" not in again.stderr
     assert said["verdict"]["text"] in " ".join(again.stdout.split())

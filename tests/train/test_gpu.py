@@ -101,6 +101,8 @@ def test_compiled_layers_change_nothing(tmp_path, monkeypatch) -> None:
 def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulation) -> None:
     """Micro-batches of one length: gradients outlast the graph in whose memory they were made."""
     monkeypatch.setattr(torch.backends, "fp32_precision", torch.backends.fp32_precision)
+    # or the compiled run alone would round to TF32, which moves these gradients by 0.5 to 1 %
+    monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "ieee")
     rows = [{"text": words(12, seed)} for seed in range(16)]
     settings = {"gradient_accumulation_steps": accumulation, "max_steps": 4, "use_cpu": False}
     graphs = {"torch_compile": True, "torch_compile_mode": "reduce-overhead"}
@@ -113,7 +115,7 @@ def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulatio
     torch.compiler.reset()
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
     for got, expected in zip(*reversed(gradients), strict=True):
-        assert_same_gradients(got, expected, 5e-3)
+        assert_same_gradients(got, expected, 2e-4)
 
 
 def test_rows_go_without_a_mask(tmp_path) -> None:

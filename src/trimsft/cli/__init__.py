@@ -8,8 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from trimsft.errors import FAILED, REFUSED
-from trimsft.signals import end_at_once, heed
+from trimsft.errors import FAILED, REFUSED, end_at_once, handle_signals
 
 EXTRAS = {
     "train": "train", "data": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
@@ -20,7 +19,7 @@ EXTRAS = {
 
 def main() -> None:
     """Run the program `trimsft`."""
-    heed(end_at_once)  # before anything is imported that takes time
+    handle_signals(end_at_once)  # before anything is imported that takes time
     os.environ["PYTHONSAFEPATH"] = "1"  # a process that it starts imports nothing from the current folder
     if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file; our own lines stay
@@ -42,7 +41,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds of it
         sys.exit(FAILED)
     finally:
-        heed(signal.SIG_DFL)  # nothing is left to do that an exception could end well
+        handle_signals(signal.SIG_DFL)  # nothing is left to do that an exception could end well
 
 
 def __getattr__(name: str) -> Any:

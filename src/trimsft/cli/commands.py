@@ -1,4 +1,4 @@
-"""The commands but those of studies: settings in, a result printed. Heavy imports stand inside the functions."""
+"""The commands: settings in, a result out that is printed as tables or as JSON. Heavy imports stand inside them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,17 +22,15 @@ from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import NumbersCommand, command_of, flags_of
 from trimsft.cli.terminal import (
     JsonFlag,
-    called,
+    Output,
+    Progress,
     ending,
     is_first_process,
     is_quiet,
-    leaving,
     make_console,
-    make_table,
     note,
-    print_tables,
-    progress_bar,
-    progress_lines,
+    print_output,
+    program_name,
     tell,
 )
 from trimsft.errors import UsageError, counted
@@ -43,11 +41,10 @@ from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
-from trimsft.shipped import copy_shipped, list_shipped
+from trimsft.shipped import copy_shipped, list_shipped, title_of
 from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:
-    from trimsft.evaluate.generate import Progress
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
 
@@ -154,7 +151,7 @@ def run_training(
         return
     own = {word.replace("_", "-") for word in context.args} & {"--dry-run", "--json", "--quiet", "-q"}
     words = [word for word in context.args if word.replace("_", "-") not in own]
-    quiet = not own.isdisjoint(("--quiet", "-q"))
+    quiet, as_json = not own.isdisjoint(("--quiet", "-q")), "--json" in own
     with ending(FLAGS, level=logging.INFO, quiet=quiet):
         if not words:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
@@ -162,28 +159,28 @@ def run_training(
 
         if gpus is not None and "--dry-run" not in own:
             raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
-        settings, as_json = parse(words), "--json" in own
+        settings = parse(words)
         if "--dry-run" in own:
             from trimsft.train.dry_run import measure_step, plan_run
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
                 step = measure_step(settings) if gpus is None else plan_run(settings, gpus)
-            if is_first_process():
-                typer.echo(json.dumps(asdict(step)) if as_json else "\n".join(step.lines()))
-            return
-        from trimsft.train.run import train
+            output = Output(asdict(step), lines=step.lines())
+        else:
+            from trimsft.train.run import train
 
-        lines = io.StringIO() if quiet else sys.stderr
-        with redirect_stdout(lines) if quiet or as_json else nullcontext():
-            result = train(settings)
-        if as_json and is_first_process():
+            lines = io.StringIO() if quiet else sys.stderr
+            with redirect_stdout(lines) if quiet or as_json else nullcontext():
+                result = train(settings)
             done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
-            typer.echo(json.dumps(done | {"metrics": result.metrics}, default=str))
+            output = Output(done | {"metrics": result.metrics})
+        if is_first_process():
+            print_output(output, as_json)
 
 
 def preview(
     context: typer.Context,
-    count: Annotated[int, typer.Option(help="How many examples to show.", metavar="N")] = 3,
+    count: Annotated[int, typer.Option(help="How many examples to show.", metavar="N", min=1)] = 3,
     show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -196,8 +193,6 @@ def preview(
       trimsft data preview --model runs/sft --data data.jsonl --count 2
     """
     with ending(FLAGS, level=logging.INFO):
-        if count < 1:
-            raise UsageError("must be at least 1", field="--count", value=count)
         from trimsft.train import parse
         from trimsft.train.preview import preview as preview_rows
         from trimsft.train.preview import show
@@ -237,7 +232,7 @@ def watch(settings: WatchSettings) -> None:
 
 
 @command_of(EvalSettings, resumes=True)
-def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
+def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
     8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
@@ -253,50 +248,35 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
-
-    folder = settings.run.eval_dir
-    latest: dict[str, Progress] = {}
+    from trimsft.evaluate.scores import read_scores
+    from trimsft.report.score_tables import summary_table
 
     def load(benchmarks: Sequence[str]) -> None:
         note(f"loading {settings.model}, to be evaluated on {', '.join(benchmarks)}")
 
     def start(benchmark: str, prompts: Prompts) -> None:
-        if is_quiet():
-            return
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
+        if not is_quiet():
+            typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
         for text in prompts.notes:
             note(text)
 
-    def there() -> str:
-        name = next((name for name in reversed(latest) if latest[name].done), None)
-        if name is None:
-            return "no sample was recorded; rerun the command to start again"
-        done, total = latest[name].done, latest[name].total
-        return f"{done:,} of {total:,} samples are recorded in {folder / name}; rerun the command to resume"
-
-    with progress_lines() as show, leaving(there):
-
-        def advance(benchmark: str, progress: Progress) -> None:
-            latest[benchmark] = progress
-            show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
-
-        evaluated = run.evaluate(settings, on_load=load, on_start=start, on_progress=advance)
-    if as_json:
-        typer.echo(json.dumps(evaluated.as_json()))
-        return
-    from trimsft.evaluate.scores import read_scores
-    from trimsft.report.score_tables import summary_table
-
+    with Progress() as show:
+        evaluated = run.evaluate(
+            settings,
+            on_load=load,
+            on_start=start,
+            on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
+        )
+    name, folder = Path(settings.model).name, settings.run.eval_dir
+    note(f"recorded in {folder}")
     graders = [read_scores(folder / score.benchmark).grader for score in evaluated.scores]
-    print_tables([summary_table(evaluated.scores, Path(settings.model).name, graders)])
-    if not is_quiet():
-        typer.echo(f"Recorded in {folder}", err=True)
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, name, graders)])
 
 
 @command_of(CompareSettings)
-def compare(settings: CompareSettings, *, as_json: JsonFlag = False) -> None:
+def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
     Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
@@ -310,20 +290,18 @@ def compare(settings: CompareSettings, *, as_json: JsonFlag = False) -> None:
     """
     from trimsft.report.comparison import compare as compare_scores
 
-    style = "json" if as_json else settings.style
-    compared = compare_scores(replace(settings, style=style))
-    if settings.out is None:
-        typer.echo(compared.render(style))
-    if style != "terminal":
-        for sentence in compared.left_out:
-            note(sentence)
+    compared, is_for_people = compare_scores(settings), settings.style == "terminal"
+    for sentence in () if is_for_people else compared.left_out:  # else they stand below the tables
+        note(sentence)
+    rendered = [] if is_for_people or settings.out is not None else [compared.render(settings.style)]
+    return Output(json.loads(compared.render("json")), compared.tables if is_for_people else (), rendered)
 
 
 # ---- tokens and reports
 
 
 @command_of(TokenSettings, resumes=True)
-def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
+def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
@@ -339,25 +317,20 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
     """
     from trimsft.tokens.measure import measure_tokens
 
-    with progress_bar() as on_progress:
-        tables = measure_tokens(settings, on_progress=on_progress)
-    if as_json:
-        typer.echo(json.dumps(tables.as_dict()))
-    elif tables.summaries:
-        print_tables(tables.tables)
-        _print_verdicts(tables, settings)
+    with Progress() as show:
+        tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
-        if not is_quiet():
-            typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
+        note(f"wrote {one.path}" if one.is_new else already)
     for path in tables.pending:
         note(f"this share is done; {path} is written when the last share is")
     if tables.incomparable is not None:
-        tell(tables.incomparable.told_with(flags_of(TokenSettings)))
+        tell(tables.incomparable.message(flags_of(TokenSettings)))
+    return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
 
 
-def _print_verdicts(tables: TokenTables, settings: TokenSettings) -> None:
-    """Print what the tokens say about training on these rows; for a model that is no run, the commands, too."""
+def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
+    """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
     given = given_options(settings)
     names = [name for name in ("problem_column", "solution_column", "template", "system_prompt") if name in given]
     columns = [word for name in names for word in (f"--{name}", given[name])]
@@ -366,17 +339,15 @@ def _print_verdicts(tables: TokenTables, settings: TokenSettings) -> None:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
         if not RunDirectory(one.model).is_run():
             train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
-            lines.append("Train with AutoTrim, which needs no band:")
-            lines.append(f"  {called()} {train} --objective auto-trim")
+            lines += ["Train with AutoTrim, which needs no band:", f"  {program_name()} {train} --objective auto-trim"]
             if one.verdict.band is not None:
                 lines.append("or with a fixed band, to be compared with it:")
-                lines.append(f"  {called()} {train} {one.verdict.band.words}")
-    for line in lines:
-        make_console().print(line, markup=False, soft_wrap=line.startswith("  "))
+                lines.append(f"  {program_name()} {train} {one.verdict.band.words}")
+    return lines
 
 
 @command_of(ReportSettings)
-def report(settings: ReportSettings, *, as_json: JsonFlag = False) -> None:
+def report(settings: ReportSettings) -> Output:
     """Write a page, tables and figures about runs.
 
     Tokens, gaps, scores and answers. Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
@@ -393,19 +364,12 @@ def report(settings: ReportSettings, *, as_json: JsonFlag = False) -> None:
         files = make_report(settings, write_more=write_paper_tables)
     for warning in files.warnings:
         tell(warning)
-    if as_json:
-        typer.echo(json.dumps({"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}))
-        return
-    typer.echo(f"Wrote {files.page} and {len(files.others)} tables and figures in {files.folder}")
+    value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
+    return Output(value, lines=[f"Wrote {files.page} and {len(files.others)} tables and figures in {files.folder}"])
 
 
 @command_of(AuditSettings, resumes=True)
-def audit(
-    settings: AuditSettings,
-    *,
-    show: Annotated[int, typer.Option(help="Suspects to print, the worst ones.", metavar="N")] = 20,
-    as_json: JsonFlag = False,
-) -> None:
+def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
     A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
@@ -420,49 +384,39 @@ def audit(
     """
     from trimsft.audit.run import audit as run_audit
 
-    if show < 0:
-        raise UsageError("must be at least 0", field="--show", value=show)
-    with progress_bar() as on_progress:
-        result = run_audit(settings, on_progress=on_progress)
-    if as_json:
-        typer.echo(json.dumps(result.as_dict()))
-        return
-    if result.suspects[:show]:
-        print_tables([result.table(show)])
-    if not is_quiet():
-        flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
-        files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
-        typer.echo(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}", err=True)
+    with Progress() as show:
+        result = run_audit(settings, on_progress=show)
+    flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
+    files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
+    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}")
+    return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
 # ---- files
 
 
 @command_of(ExportSettings)
-def export(settings: ExportSettings, *, as_json: JsonFlag = False) -> None:
+def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
 
-    For vLLM, llama.cpp and whatever loads a folder of the hub.
-
     Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype, beside the
-    configuration, the tokenizer and its chat template. The folder loads in plain transformers.
+    configuration, the tokenizer and its chat template: for vLLM, llama.cpp and whatever loads a folder of the hub.
 
     \b
     Examples:
       trimsft export runs/auto-trim --out model
       trimsft export runs/lora --out model --dtype bfloat16
-      trimsft export ./adapter --out model --json
     """
     from trimsft.export import export as export_folder
 
     exported = export_folder(settings)
-    if as_json:
-        typer.echo(json.dumps(exported.as_dict()))
-        return
     merged = ", the adapter merged into its base" if exported.is_merged else ""
-    typer.echo(f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}")
-    typer.echo(f"  vllm serve {exported.folder}")
-    typer.echo(f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp")
+    lines = [
+        f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}",
+        f"  vllm serve {exported.folder}",
+        f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
+    ]
+    return Output(exported.as_dict(), lines=lines)
 
 
 def recipes(
@@ -470,10 +424,7 @@ def recipes(
         list[str] | None,
         typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The folder to copy to.  [default: this one]", show_default=False),
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")] = Path(),
     as_json: JsonFlag = False,
 ) -> None:
     """List the shipped recipes and examples, or copy some.
@@ -491,22 +442,12 @@ def recipes(
     """
     with ending({"names": "NAME", "out": "--out"}):
         if names:
-            copies = copy_shipped([] if "all" in names else names, Path() if out is None else out)
-        elif out is not None:
-            raise UsageError("has no effect without a name", field="out", hint="name what to copy, or all")
-    if names:
-        lines = [f"Wrote {path}" for path in copies]
-        typer.echo(json.dumps([str(path) for path in copies]) if as_json else "\n".join(lines))
-    elif as_json:
-        listed = [{"name": one.name, "path": str(one.path), "title": one.title()} for one in list_shipped()]
-        typer.echo(json.dumps(listed))
-    else:
-        from rich.text import Text
-
-        table = make_table("name", "what it is", texts=True)
-        for one in list_shipped():
-            table.add_row(one.name, Text(one.title()))  # as Text: a title is no markup
-        make_console().print(table)
+            copies = copy_shipped([] if "all" in names else names, out)
+            output = Output([str(path) for path in copies], lines=[f"Wrote {path}" for path in copies])
+        else:
+            listed = {name: title_of(path) for name, path in list_shipped().items()}
+            output = Output(listed, lines=[f"{name:40} {title}" for name, title in listed.items()])
+    print_output(output, as_json)
 
 
 app.command("quickstart")(study.quickstart)

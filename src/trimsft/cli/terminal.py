@@ -1,4 +1,4 @@
-"""What commands share on a terminal: how they end, what they say on stderr, progress, tables.
+"""What commands share on a terminal: how they end, what they say on stderr, progress, results.
 
 A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it stands, 129 after
 SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. Everything but results goes to stderr, and no progress with --quiet.
@@ -7,29 +7,39 @@ SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. Everything but results goes to stde
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from trimsft.errors import TrimSFTError, exit_code, one_line
-from trimsft.signals import end_at_once, heed, how, interruption
+from trimsft.errors import (
+    FAILED,
+    TrimSFTError,
+    end_at_once,
+    exit_code,
+    handle_signals,
+    interruption,
+    one_line,
+    word_for,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from typing import Self
 
-    from trimsft.tables import Table as Results
+    from rich.console import Console
+
+    from trimsft.tables import Table
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds between two lines of progress
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -52,18 +62,17 @@ def ending(
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
     """
-    before, drops = _quiet.set(quiet), sys.unraisablehook
+    before = _quiet.set(quiet)
     if quiet:
         os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
     try:
         with _log_lines(logging.ERROR if quiet else level):
             if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
-                heed(_interrupt)
-                sys.unraisablehook = _interrupt_again
+                handle_signals(_interrupt)
             yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
-            heed(signal.SIG_IGN)  # a second one would cut off what is said of the first
+            handle_signals(signal.SIG_IGN)  # a second one would cut off what is said of the first
         line = _last_line(error, names, resumes=resumes)
         if line is None:
             raise
@@ -71,26 +80,16 @@ def ending(
             tell(line)
         raise typer.Exit(exit_code(error)) from None
     finally:
-        sys.unraisablehook = drops
         _quiet.reset(before)
-
-
-@contextmanager
-def leaving(there: Callable[[], str]) -> Iterator[None]:
-    """Have an interruption within say what there is to continue from."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise type(error)(str(error) or f"{how(type(error))}; {there()}") from None
 
 
 def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool) -> str | None:
     """Return the line for an error, empty if another process says it; None for a bug, which keeps its traceback."""
     if isinstance(error, TrimSFTError):
-        return "" if error.is_told else error.told_with(names)
+        return "" if error.is_told else error.message(names)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        return str(error) or how(type(error)) + kept if is_first_process() else ""
+        return str(error) or word_for(type(error)) + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if isinstance(error, RuntimeError):
@@ -108,16 +107,6 @@ def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool)
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise interruption(number)
-
-
-def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
-    """Repeat a signal that came while an object was deleted, where Python drops whatever is raised."""
-    if not isinstance(dropped.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(dropped)
-        return
-    number = exit_code(dropped.exc_value) - 128
-    signal.signal(signal.SIGALRM, lambda _, frame: _interrupt(number, frame))
-    signal.setitimer(signal.ITIMER_REAL, 0.02)
 
 
 # ---- lines on stderr
@@ -172,77 +161,93 @@ def _log_lines(level: int) -> Iterator[None]:
 # ---- progress
 
 
-class Lines:
-    """Prints a text if it is about something new, is the last one, or enough time has passed since the one before.
+class Progress:
+    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere lines.
 
-    A first line comes at once, the next ones after 5, 10, 20, 40 and then every 60 seconds: a log file stays short.
+    Lines stay few in a log: one when a name or its stage is new and at its end, others after 5, 10, 20, 40 and then
+    every 60 seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._about = ""
-        self._next = self._pause = 0.0
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bars
 
-    def __call__(self, text: str, *, about: str = "", is_last: bool = False) -> None:
-        now = self._clock()
-        if self._about != about or not self._pause:
-            self._pause = FIRST_PAUSE
-        elif now >= self._next:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        elif not is_last:
+        console = make_console(stderr=True)
+        columns = [TextColumn("{task.description}", markup=False), BarColumn(18)]
+        columns.append(TextColumn("{task.fields[text]}", markup=False))
+        self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._shown: dict[str, Any] = {}  # name -> bar; or stage, next time, pause and text of its last line
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
+        if not text:
+            count = f"{done:,} of {total:,}" if total else ""
+            text = " ".join(filter(None, (stage, count)))
+        if not self._bars.disable:
+            bar = self._shown.setdefault(name, None)
+            if bar is None:
+                bar = self._shown[name] = self._bars.add_task(name, text=text, total=total or None)
+            self._bars.update(bar, completed=done, total=total or None, text=text)
             return
-        self._about, self._next = about, now + self._pause
-        note(text)
+        last, due, pause, before = self._shown.get(name, (None, 0.0, 0.0, ""))
+        now = time.monotonic()
+        if last != stage:
+            pause = FIRST_PAUSE
+        elif now >= due:
+            pause = min(2 * pause, LONGEST_PAUSE)
+        elif done != total or text == before:
+            return
+        self._shown[name] = (stage, now + pause, pause, text)
+        note(f"{name}: {text}")
 
-
-@contextmanager
-def progress_lines() -> Iterator[Callable[..., None]]:
-    """Yield a function that shows how far the work is: `show(text, about="math500", is_last=False)`."""
-    console = make_console(stderr=True)
-    if not console.is_terminal or is_quiet():
-        yield Lines()
-        return
-    with console.status("") as status:
-        yield lambda text, **_: status.update(text)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows how many rows of something are done: a bar for each name, or lines."""
-    from rich.progress import Progress
-
-    console = make_console(stderr=True)
-    if not console.is_terminal or is_quiet():
-        lines = Lines()
-        yield lambda name, done, total: lines(f"{name}: {done:,} of {total:,} rows", about=name, is_last=done == total)
-        return
-    with Progress(console=console) as progress:
-        bars: dict[str, Any] = {}
-
-        def show(name: str, done: int, total: int) -> None:
-            if name not in bars:
-                bars[name] = progress.add_task(f"{name}: rows")
-            progress.update(bars[name], completed=done, total=total)
-
-        yield show
+    def end(self, name: str, text: str) -> None:
+        """Print what has become of a name, in place of its bar."""
+        bar = self._shown.pop(name, None)
+        if bar is not None and not self._bars.disable:
+            self._bars.remove_task(bar)
+        note(f"{name}: {text}")
 
 
 # ---- results
 
 
-def called() -> str:
-    """Return how this program is called in the user's shell, for commands that are printed to be copied.
+@dataclass(frozen=True)
+class Output:
+    """What a command prints: a value for programs; tables and lines for people; on stderr what failed on the way."""
 
-    `trimsft`, where the shell finds this one by that name; else the path or the `python -m trimsft` that was typed.
-    """
-    typed = Path(sys.argv[0])
-    if typed.parts[-2:] == ("trimsft", "__main__.py"):
-        is_known = shutil.which("python") and os.path.samefile(shutil.which("python") or "", sys.executable)
-        return f"{'python' if is_known else sys.executable} -m trimsft"
-    first = shutil.which("trimsft")
-    if typed.name != "trimsft" or (first and typed.exists() and os.path.samefile(first, typed)):
-        return "trimsft"
-    return str(typed)
+    value: Any
+    tables: Sequence[Table] = ()
+    lines: Sequence[str] = ()
+    failures: Sequence[str] = ()
+
+
+def print_output(output: Output, as_json: bool) -> None:
+    """Print the result of a command; exit with 1 if something failed."""
+    if as_json:
+        typer.echo(json.dumps(output.value, default=str))
+    else:
+        from trimsft.tables import to_rich
+
+        for table in output.tables:
+            make_console().print(to_rich(table))
+        for line in output.lines:
+            typer.echo(line)
+    for line in output.failures:
+        tell(line)
+    if output.failures:
+        raise typer.Exit(FAILED)
+
+
+def program_name() -> str:
+    """Return how this program was called, for commands that are printed to be copied."""
+    is_module = Path(sys.argv[0]).parts[-2:] == ("trimsft", "__main__.py")
+    return "python -m trimsft" if is_module else "trimsft"
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -250,23 +255,3 @@ def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, quiet=stderr and is_quiet())
-
-
-def make_table(*columns: str, texts: bool = False) -> Table:
-    """Return an empty table: names on the left, numbers on the right, or `texts` that may be folded."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for number, column in enumerate(columns):
-        is_number = bool(number) and not texts
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number or (texts and not number))
-    return table
-
-
-def print_tables(tables: Iterable[Results]) -> None:
-    """Print tables of results."""
-    from trimsft.tables import to_rich
-
-    for table in tables:
-        make_console().print(to_rich(table))

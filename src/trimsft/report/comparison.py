@@ -41,7 +41,7 @@ class CompareSettings:
         help="Compare on this benchmark only; repeat it for several (default: all that every run has scores of).",
         flags=("--benchmark", "-b"),
     )
-    style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=tuple(FORMATS))
+    style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=(*FORMATS, "json"))
     out: Path | None = option(None, help="The file to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:

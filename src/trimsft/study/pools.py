@@ -24,9 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UsageError, handle_signals, interruption, one_line
 from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
-from trimsft.signals import heed, interruption
 from trimsft.study.cell import Cell
 from trimsft.study.steps import ENDING, Job, Result, redirect_output
 
@@ -135,7 +134,7 @@ def _begin(environment: dict[str, str]) -> None:
     """Prepare the process of a worker."""
     os.environ.update(environment)
     redirect_output(Path(os.devnull))
-    heed(_end)
+    handle_signals(_end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

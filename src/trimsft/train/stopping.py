@@ -22,7 +22,7 @@ from torch import distributed
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from trimsft.signals import Handler, heed, interruption, restore
+from trimsft.errors import Handler, handle_signals, interruption, restore_handlers
 
 SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice, to the process and to its group
 
@@ -47,11 +47,11 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Stopping:
-        self._before = heed(self._handle)
+        self._before = handle_signals(self._handle)
         return self
 
     def __exit__(self, *failure: object) -> None:
-        restore(self._before)
+        restore_handlers(self._before)
         if self._group is not None and distributed.is_initialized():
             distributed.destroy_process_group(self._group)
         self._group = None
