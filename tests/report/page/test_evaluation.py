@@ -170,10 +170,8 @@ def test_other_protocols_graders_and_problems_are_said_and_not_mixed(tmp_path, r
     problems = runs["TrimSFT"] / "eval/hard/problems.jsonl"
     problems.write_text(problems.read_text().replace("h0?", "another?"))
     page = page_of(tmp_path, runs)
-    assert (
-        "Protocol of SFT: sampling.temperature 0.6 (Base: not set) on easy. A difference to Base may be" in page.words
-    )
-    assert "TrimSFT was graded by qwen 1 and strict 1, Base by strict 1" in page.words
+    assert "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be" in page.words
+    assert "TrimSFT was graded by qwen 1, Base by strict 1" in page.words
     assert "TrimSFT was asked other problems than Base under the same ids: hard." in page.words
     assert set(page.data("evaluation")["differences"]) == {"0,1"}  # none with TrimSFT
     assert [row.outcomes[2] is None for row in problem_rows(read_runs(runs), ["hard"])] == [True, False, False]
