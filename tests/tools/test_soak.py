@@ -163,12 +163,8 @@ def test_the_result_of_a_campaign(tmp_path, monkeypatch, capsys) -> None:
 
 
 def test_time_is_shared_out_by_weight(tmp_path) -> None:
-    campaign = Campaign(
-        CountingBench(tmp_path, "right"),
-        [Kind("a", skip, 3, expected=1), Kind("b", skip, expected=1)],
-        0,
-        lambda text: None,
-    )
+    kinds = [Kind("a", skip, 3, expected=1), Kind("b", skip, expected=1)]
+    campaign = Campaign(CountingBench(tmp_path, "right"), kinds, 0, lambda text: None)
     chosen = [campaign._choose(float("inf")) for _ in range(8)]
     assert [kind.name for kind, _ in chosen if kind].count("a") == 6
     assert campaign._choose(0.0) is None
