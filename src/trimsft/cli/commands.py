@@ -381,7 +381,7 @@ def audit(settings: AuditSettings) -> Output:
     Examples:
       trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
       trimsft audit train.jsonl --model runs/sft --no-training --out quick
-      trimsft audit train.jsonl --model runs/sft --threshold 7 --clean
+      trimsft audit train.jsonl --model runs/sft --threshold 7
     """
     from trimsft.audit.run import audit as run_audit
 
