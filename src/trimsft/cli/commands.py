@@ -365,8 +365,7 @@ def report(settings: ReportSettings) -> Output:
     for warning in files.warnings:
         tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
-    beside = f" and {len(files.others)} files of tables and figures beside it" if files.others else ""
-    return Output(value, lines=[f"Wrote {files.page}{beside}"])
+    return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
 @command_of(AuditSettings, resumes=True)
