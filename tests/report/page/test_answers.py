@@ -85,8 +85,8 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
     read = page_of(tmp_path, {**runs, "None": tmp_path / "none", "Part": part})
     for note in (
         "Not all were graded alike (qwen 1, strict 1)",
-        "Protocol of SFT: sampling.temperature 0.6 (Base: not set) on easy. A difference to Base may be due to that.",
-        "TrimSFT was graded by qwen 1 and strict 1, Base by strict 1",
+        "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be due to that.",
+        "TrimSFT was graded by qwen 1, Base by strict 1",
         "TrimSFT was asked other problems than Base under the same ids: hard.",
         "Not evaluated: None.",
         "Part has no average: it was not evaluated on hard.",
