@@ -27,12 +27,10 @@ from typing import Any
 import numpy as np
 from measuring import machine
 
-from trimsft.audit.crossfit import read_gaps
 from trimsft.audit.run import AuditFolder, AuditSettings, Suspect, audit
-from trimsft.audit.suspects import find_suspects
+from trimsft.audit.suspects import BATCH_ROWS, FOLDS, find_suspects, read_gaps
 from trimsft.data.encode import load_tokenizer
 from trimsft.data.load import read_file
-from trimsft.data.templates import Rendering
 from trimsft.lab import FineTuning, base_model_path, training_rows
 from trimsft.runs import write_whole
 
@@ -115,31 +113,27 @@ def _measure(folder: Path, rows: Sequence[Row], options: argparse.Namespace, see
         device=options.device,
     )
     audit(settings)
-    ways = {"base": replace(settings, **_without_training()), "trained": settings}
+    ways = {"base": replace(settings, training=False), "trained": settings}
     ways |= {f"{way}, numbers only": replace(one, only="numeric") for way, one in ways.items()}
     wrong = {number: row["wrong"] for number, row in enumerate(rows) if row["wrong"]}
     counts = {"rows": len(rows), "wrong_rows": len(wrong), "wrong_spans": sum(map(len, wrong.values()))}
     return {**counts, **{way: _scores(one, wrong) for way, one in ways.items()}}
 
 
-def _without_training() -> dict[str, Any]:
-    return {"training": False, **{name: getattr(AuditSettings, name) for name in ("learning_rate", "updates", "seed")}}
-
-
 def _scores(settings: AuditSettings, wrong: Mapping[int, Spans]) -> dict[str, float]:
     """Precision and recall of rows and spans at the default threshold, average precision of both rankings."""
     (rows, _), tokenizer = settings.read(), load_tokenizer(settings.model)
-    gaps = read_gaps(AuditFolder(settings.out), settings, len(rows))
-    options = {"only": settings.only, "numbers": range(len(rows)), "places": [""] * len(rows)}
-    scores, ranked = find_suspects(rows, gaps, LOW, tokenizer, Rendering(), **options)
-    _, suspects = find_suspects(rows, gaps, settings.threshold, tokenizer, Rendering(), **options)
+    folder = AuditFolder(settings.out)
+    gaps = read_gaps(folder, settings, len(rows))
+    scores, ranked = find_suspects(folder, gaps, rows, tokenizer, replace(settings, threshold=LOW))
+    _, suspects = find_suspects(folder, gaps, rows, tokenizer, settings)
     flagged = {one.row for one in suspects}
     hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in suspects]
     right_rows = len(flagged & wrong.keys())
     return {
         "row_precision": _share(right_rows, len(flagged)),
         "row_recall": _share(right_rows, len(wrong)),
-        "row_average_precision": _row_ranking(scores, wrong),
+        "row_average_precision": _row_ranking(dict(enumerate(scores.tolist())), wrong),
         "span_precision": _share(sum(hits), len(hits)),
         "span_recall": _share(len(_spans_found(suspects, wrong)), sum(map(len, wrong.values()))),
         "span_average_precision": _span_ranking(ranked, wrong),
@@ -189,7 +183,7 @@ def _share(part: float, whole: int) -> float:
 
 def _settings_told(options: argparse.Namespace) -> dict[str, Any]:
     defaults = AuditSettings(data="-", model="-")
-    told = {name: getattr(defaults, name) for name in ("threshold", "folds", "batch_rows")}
+    told = {"threshold": defaults.threshold, "folds": FOLDS, "batch_rows": BATCH_ROWS}
     own = {
         "rows": options.rows,
         "learning_rate": options.learning_rate,

@@ -1,15 +1,13 @@
 """What docs/grading.md claims about the grader, measured; writes JSON.
 
     python benchmarks/grading.py --data ../shared/data/benchmarks --out results/grading.json \
-        --source rho=rho ... --math-verify-tests Math-Verify/tests \
-        --qwen Qwen2.5-Math/evaluation --qwen-python qwen-env/bin/python
+        --source rho=rho ... --math-verify-tests Math-Verify/tests
 
 golds     every gold against itself, the next one and respellings of itself
 hostile   the answers of tests/grading/test_hostile.py, both graders: slowest, and any that was accepted
 synthetic 8 answers for each problem of five benchmarks, made from the golds: seconds, beside plain math-verify
 real      the responses of the dumps of benchmarks/published.py: seconds, beside plain math-verify
 cases     the cases of math-verify's own tests
-qwen      the lenient grader beside the code that it follows, run by a Python that has its requirements
 
 Sections whose input is not given are left out. Needs math-verify==0.9.0, to compare with.
 """
@@ -23,7 +21,6 @@ import os
 import platform
 import random
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -51,8 +48,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with math500.jsonl, gsm8k.jsonl, ...")
     parser.add_argument("--source", action="append", default=[], metavar="NAME=FOLDER", help="as published.py")
     parser.add_argument("--math-verify-tests", type=Path)
-    parser.add_argument("--qwen", type=Path, help="the folder evaluation of a clone of Qwen2.5-Math")
-    parser.add_argument("--qwen-python", default=sys.executable)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     report: dict[str, Any] = {"machine": _machine(), "grader_version": GRADER_VERSION}
@@ -63,7 +58,6 @@ def main() -> None:
         "synthetic": lambda: speed(list(synthetic(options.data))) if options.data else None,
         "real": lambda: speed(list(real(clones))) if clones else None,
         "cases": lambda: cases(options.math_verify_tests) if options.math_verify_tests else None,
-        "qwen": lambda: beside_qwen(options, clones) if options.qwen else None,
     }
     for name, section in sections.items():
         if found := section():
@@ -247,47 +241,6 @@ def _reduced(text: str) -> str:
     found = [piece for piece in parse(text) if isinstance(piece, str)]
     prose = len(plain) >= 40 or re.search(r"[A-Za-z]{4} .*\$", plain)
     return found[-1] if prose and found else plain
-
-
-def beside_qwen(options: argparse.Namespace, clones: dict[str, Path]) -> dict[str, Any]:
-    """Verdicts of both, on the published responses and on golds against themselves, others and respellings."""
-    pairs = list(qwen_pairs(options.data, clones))
-    lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
-    command = [options.qwen_python, str(ROOT / "benchmarks" / "qwen_verdicts.py"), str(options.qwen.resolve())]
-    ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
-    theirs = [json.loads(line) for line in ran.stdout.splitlines()]
-    grader = Grader(kind="qwen")
-    ours = grader.grade_many([(pair["text"], pair["gold"], Rules(), False) for pair in pairs])
-    counts: dict[str, Counter[str]] = {}
-    such_as = []
-    for pair, verdict, grade in zip(pairs, theirs, ours, strict=True):
-        count = counts.setdefault(pair["set"], Counter())
-        count["pairs"] += 1
-        count["theirs late"] += verdict["equal"] is None
-        if bool(verdict["equal"]) != grade.correct:
-            count["only theirs" if verdict["equal"] else "only ours"] += 1
-            such_as.append([pair["set"], pair["gold"][:80], (verdict["answer"] or "")[:80], grade.status])
-    return {**{name: dict(count) for name, count in counts.items()}, "such_as": such_as}
-
-
-def qwen_pairs(data: Path | None, clones: dict[str, Path]) -> Iterator[dict[str, Any]]:
-    for dump in DUMPS:
-        for row in dump.read(clones[dump.source]) if dump.source in clones else ():
-            for text in row.texts:
-                yield {"set": f"published, {dump.benchmark}", "gold": row.gold, "text": text, "minerva": False}
-    draw = random.Random(0)
-    for file in sorted(data.glob("*.jsonl")) if data else ():
-        problems = load_benchmark(file)
-        pairs = [pair for found in variants(problems).values() for pair in found]
-        pairs += [(problem, made_up(problem.answer, problems, draw) or "0") for problem in problems]
-        for problem, answer in pairs:
-            text = rf"\boxed{{{answer}}}"
-            yield {
-                "set": f"golds, {file.stem}",
-                "gold": problem.answer,
-                "text": text,
-                "minerva": file.stem == "minerva",
-            }
 
 
 def _item(problem: Problem, answer: str) -> Item:

@@ -138,7 +138,8 @@ def run_alone(method: Method, options: argparse.Namespace) -> None:
     except subprocess.TimeoutExpired:
         failed = f"took more than {options.limit:.0f} s"
     if failed:
-        append(options, {"method": method.name, "variant": options.variant, "failed": failed})
+        cell = {"method": method.name, "variant": options.variant, "failed": failed}
+        append(options, *({**cell, "micro_batch": size} for size in options.sizes))
 
 
 def append(options: argparse.Namespace, *cells: dict[str, Any], **facts: Any) -> None:

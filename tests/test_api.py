@@ -35,7 +35,7 @@ def test_tokens_report_evaluation_and_comparison_from_python(tmp_path: Path) -> 
     tables = trimsft.measure_tokens(lab.base_model_path(), data, limit=2, out=str(out), device="cpu")
     assert [summary.examples for summary in tables.summaries] == [2] and out.is_file()
     report = trimsft.write_report(f"Base={out}", out=str(tmp_path / "report"), margin=1)
-    assert report.page.is_file() and report.folder == tmp_path / "report" and report.others
+    assert report.page.is_file() and report.folder == tmp_path / "report" and not report.others
     for name, seed in (("first", 0), ("second", 1)):
         options = {"limit": 2, "samples": 2, "max_tokens": 48, "seed": seed, "out": str(tmp_path / name)}
         evaluated = trimsft.evaluate_model(lab.base_model_path(), "lab-easy", **options)

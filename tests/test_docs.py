@@ -34,10 +34,17 @@ PLACEHOLDERS = {"RECIPE": "smollm2-gsm8k", "DATA": "train.jsonl"}
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
-    """The blocks of a page in these languages: what stands in the line above, and the block."""
-    text = page.read_text()
-    found = [(match["above"], match["language"], match["text"]) for match in FENCE.finditer(text)]
-    return [(above, block) for above, language, block in found if language in languages]
+    """Return the blocks of a page in these languages: the line above each, and its text."""
+    found = FENCE.finditer(page.read_text())
+    return [(match["above"], match["text"]) for match in found if match["language"] in languages]
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands of a page's shell blocks, continued lines joined; of consoles what stands behind $."""
+    lines = [line for _, block in blocks(page, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
+    for _, block in blocks(page, "console"):
+        lines += [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 PYTHON = [
@@ -46,16 +53,6 @@ PYTHON = [
     for number, (above, block) in enumerate(blocks(page, "python", "py"))
     if not NOT_RUN.search(above)
 ]
-
-
-def commands(page: Path) -> list[str]:
-    """The commands of a page's shell blocks, continued lines joined; of consoles what stands behind $."""
-    lines = [line for _, block in blocks(page, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
-    for _, block in blocks(page, "console"):
-        lines += [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
-    return [line for line in lines if line.strip() and not line.startswith("#")]
-
-
 COMMANDS = sorted({(line, page.relative_to(ROOT).as_posix()) for page in PAGES for line in commands(page)})
 PARSED = [
     pytest.param(words, id=f"{place}-{' '.join(words)[:60]}")
@@ -122,19 +119,19 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_commands_of_the_makefile_exist() -> None:
+def test_what_is_named_exists() -> None:
+    """Targets of the Makefile, rooms of the map, pages of the menu."""
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
-        text = page.read_text()
-        shown = "\n".join([*commands(page), *re.findall(r"`([^`\n]+)`", text)])
+        shown = "\n".join([*commands(page), *re.findall(r"`([^`\n]+)`", page.read_text())])
         for target in re.findall(r"`?\bmake ([a-z-]+)", shown):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
-
-
-def test_rooms_of_the_map_are_folders() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"\b([a-z]+)/(?=[ ,.`)])", text)) - {"model", "src", "tests", "trimsft"}
-    assert len(named) > 10 and [name for name in sorted(named) if not (PACKAGE / name).is_dir()] == []
+    rooms = re.findall(r"\b([a-z]+)/(?=[ ,.`)])", (ROOT / "docs" / "architecture.md").read_text())
+    rooms = set(rooms) - {"model", "src", "tests", "trimsft"}
+    assert len(rooms) > 10 and [name for name in sorted(rooms) if not (PACKAGE / name).is_dir()] == []
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}
+    assert set(re.findall(r"[\w/]+\.md", str(menu))) == pages - {"LOG.md"}
 
 
 def test_the_readme_fits_on_two_screens() -> None:
@@ -152,10 +149,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="trimsft.head.loss.linear_cross_entropy"' in reference
     text = (tmp_path / "site" / "training" / "index.html").read_text()
     assert "/blob/main/recipes/README.md" in text  # what is no page leads to the repository
-
-
-def test_every_page_is_in_the_menu() -> None:
-    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    named = set(re.findall(r"[\w/]+\.md", str(menu)))
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}
-    assert named == pages - {"LOG.md"}

@@ -2,7 +2,7 @@
 
     python tools/pictures.py runs/quickstart/report.html docs/figures
 
-quickstart_report.png      the first screen: story and scores
+quickstart_report.png      the first screen
 """
 
 import argparse
@@ -15,10 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the driver is that of the 
 
 from tests.report.page.browser import Browser, wait
 
-WIDE = (1400, 1000)
+WIDE = (1000, 1000)
 COLOURS = 200  # of a picture, which keeps it below 150 KB
 READY = "return document.documentElement.dataset.tokens === 'ready'"
-AT_ONCE = "document.documentElement.style.scrollBehavior = 'auto'"
 
 
 def main() -> None:
@@ -28,14 +27,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with Browser() as browser:
         opened(browser, arguments.page, WIDE)
-        save(browser, arguments.folder / "quickstart_report.png", height=browser.box("#story")[3] + 16)
+        save(browser, arguments.folder / "quickstart_report.png", height=browser.box("main")[3])
 
 
 def opened(browser: Browser, page: Path, size: tuple[int, int]) -> None:
     browser.size(*size)
     browser.open(page)
     wait(lambda: browser.run(READY))
-    browser.run(AT_ONCE)
 
 
 def save(browser: Browser, path: Path, *, height: float | None = None) -> None:

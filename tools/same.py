@@ -344,7 +344,7 @@ def served() -> Any:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
         try:
-            options = "--server-dialect openai --samples 2 --max-tokens 64 --out served"
+            options = "--samples 2 --max-tokens 64 --out served"
             return printed("eval m -b cases.jsonl --server", address, options)
         finally:
             server.shutdown()

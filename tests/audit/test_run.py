@@ -4,7 +4,6 @@ import io
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
@@ -15,17 +14,12 @@ from typer.testing import CliRunner
 
 from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
-from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.test_forms import CHAT
 from trimsft import cli
-from trimsft.audit import crossfit
-from trimsft.audit.crossfit import deal, read_gaps
+from trimsft.audit import suspects
 from trimsft.audit.run import AuditFolder, AuditSettings, audit
-from trimsft.audit.suspects import row_spans
-from trimsft.data.chat import TrlEncoder
-from trimsft.data.templates import Rendering
+from trimsft.audit.suspects import deal, read_gaps
 from trimsft.errors import DataError, RunError, UsageError
-from trimsft.runs import find_weights
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
 
@@ -45,27 +39,22 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_data_is_flagged_in_a_copy_and_cleaned_on_request(data, model) -> None:
+def test_the_data_is_flagged_in_a_copy(data, model) -> None:
     before = data.read_bytes()
     result = audit(quick(data, model, threshold=LOW))
     flagged = lines(result.folder.flagged_path)
     assert [{name: row[name] for name in ("problem", "solution", "id")} for row in flagged] == lines(data)
-    assert result.flagged == list(range(len(ROWS))) and not result.folder.cleaned_path.exists()
+    assert result.flagged == list(range(len(ROWS)))
     scores = sorted((row["audit"]["score"] for row in flagged), reverse=True)
     threshold = (scores[2] + scores[3]) / 2  # three rows are above it
-    result = audit(quick(data, model, threshold=threshold, clean=True))
+    result = audit(quick(data, model, threshold=threshold))
     bad = {one.row for one in result.suspects}
-    assert len(bad) == 3 and [row["id"] for row in lines(result.folder.cleaned_path)] == [
-        number for number in range(len(ROWS)) if number not in bad
-    ]
-    assert {number for number, row in enumerate(lines(result.folder.flagged_path)) if row["audit"]["is_suspect"]} == bad
+    assert len(bad) == 3
+    assert {number for number, row in enumerate(lines(result.folder.flagged_path)) if row["audit"]["spans"]} == bad
     assert [one.score for one in result.suspects] == sorted((one.score for one in result.suspects), reverse=True)
     assert result.folder.read_suspects() == result.suspects
     assert all(ROWS[one.row]["solution"][one.start : one.end] == one.text for one in result.suspects)
     assert data.read_bytes() == before
-    # a cleaned copy that is there follows the threshold
-    audit(quick(data, model, threshold=LOW))
-    assert result.folder.cleaned_path.read_bytes() == b""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +63,7 @@ def trained(model, tmp_path_factory) -> tuple[AuditSettings, Path]:
     folder = tmp_path_factory.mktemp("trained")
     data = write(folder / "rows.jsonl", ROWS)
     settings = AuditSettings(
-        data=data, model=str(model), out=folder / "audit", device="cpu", learning_rate=0.02, threshold=LOW, batch_rows=3
+        data=data, model=str(model), out=folder / "audit", device="cpu", learning_rate=0.02, threshold=LOW
     )
     with redirect_stdout(io.StringIO()) as printed:
         audit(settings)
@@ -84,22 +73,22 @@ def trained(model, tmp_path_factory) -> tuple[AuditSettings, Path]:
 
 def test_a_row_is_judged_by_a_training_on_the_others(trained) -> None:
     settings, path = trained
-    folder, parts = AuditFolder(path), deal(len(ROWS), 2, settings.seed)
+    folder, parts = AuditFolder(path), deal(len(ROWS), settings.seed)
     for number, part in enumerate(parts, start=1):
         seen = [row["problem"] for row in lines(folder.fold(number).path / "rows.jsonl")]
         assert seen == [row["problem"] for place, row in enumerate(ROWS) if place not in part]
         assert not folder.fold(number).model_dir.exists()
-    gaps = read_gaps(folder, settings, len(ROWS))
+    given, after = read_gaps(folder, settings, len(ROWS))
     table = read_token_table(folder.fold(2).tokens_path)
-    is_second = np.isin(gaps.example, parts[1])
-    assert np.array_equal(gaps.after[is_second], table["gap"]) and np.isfinite(gaps.after).all()
+    is_second = np.isin(given["example"], parts[1])
+    assert np.array_equal(after["gap"][is_second], table["gap"]) and np.isfinite(after["gap"]).all()
     # every solution ends alike, which the other rows teach
-    assert gaps.after[~np.isnan(gaps.after)].mean() > gaps.before.mean() + 1
+    assert after["gap"].mean() > given["gap"].mean() + 1
 
 
 def test_a_finished_audit_trains_no_more(trained, monkeypatch) -> None:
     settings, path = trained
-    monkeypatch.setattr(crossfit, "_train", None)
+    monkeypatch.setattr(suspects, "_train", None)
     first = (path / "suspects.jsonl").read_bytes()
     assert audit(settings).suspects and (path / "suspects.jsonl").read_bytes() == first
 
@@ -117,8 +106,8 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     def measure(model, pairs, out, **options):
         return write_token_table(settings.model if Path(model).name == "model" else model, pairs, out, **options)
 
-    monkeypatch.setattr(crossfit, "_train", train)
-    monkeypatch.setattr(crossfit, "write_token_table", measure)
+    monkeypatch.setattr(suspects, "_train", train)
+    monkeypatch.setattr(suspects, "write_token_table", measure)
     with pytest.raises(KeyboardInterrupt):
         audit(settings)
     assert not (settings.out / "suspects.jsonl").exists()
@@ -148,17 +137,6 @@ def test_rows_of_the_hub_keep_their_other_columns(model, tmp_path, monkeypatch) 
     assert result.flagged == [1, 2] and result.suspects[0].place.startswith("something (train), row ")
 
 
-def test_what_json_has_no_form_for_is_null_in_the_copy(model, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    extra = {"weight": float("nan"), "parts": [{"share": float("inf")}, {"share": 0.5}]}
-    path = tmp_path / "data.parquet"
-    pq.write_table(pa.Table.from_pylist([row | extra for row in ROWS[:3]]), path)
-    flagged = audit(quick(path, model, threshold=LOW)).folder.flagged_path.read_text().splitlines()
-    strict = json.JSONDecoder(parse_constant=pytest.fail)
-    rows = [strict.decode(line) for line in flagged]
-    assert [(row["weight"], row["parts"]) for row in rows] == [(None, [{"share": None}, {"share": 0.5}])] * 3
-
-
 def test_rows_that_are_not_audited_stay_in_the_copy(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "x.jsonl", [{"problem": "no solution"}, *ROWS[:3]])
@@ -181,43 +159,14 @@ def test_an_audit_of_something_else_is_refused(data, model) -> None:
     with pytest.raises(RunError, match="holds a run with other settings: limit"):
         audit(quick(data, model, limit=3))
     write(data, ROWS[:5])
-    with pytest.raises(RunError, match="holds an audit of other rows"):
+    with pytest.raises(RunError, match="holds a run with other settings: data_sha256"):
         audit(settings)
-
-
-def test_what_cannot_be_measured_leaves_nothing(data, model, broken, monkeypatch) -> None:
-    for name in ("nowhere/else/here", broken):
-        with pytest.raises((UsageError, RunError, FloatingPointError)):
-            audit(quick(data, name))
-        assert not Path("audit").exists()
-    with pytest.raises(UsageError, match="data: has 1 row for 2 parts"):
-        audit(quick(data, model, training=True, limit=1))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="training: trains in one process"):
-        audit(quick(data, model, training=True))
-    monkeypatch.delenv("WORLD_SIZE")
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(UsageError, match="training: uses one GPU, and 2 are seen"):
-        audit(quick(data, model, training=True, device="auto"))
-
-
-@pytest.fixture
-def broken(model, tmp_path) -> Path:
-    """A model folder without weights."""
-    folder = tmp_path / "broken"
-    folder.mkdir()
-    for path in Path(find_weights(model)).iterdir():
-        if path.suffix != ".safetensors":
-            (folder / path.name).write_bytes(path.read_bytes())
-    return folder
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--folds", 1), "--folds: must be at least 2, got 1"),
-        (("--no-training", "--updates", 7), "--updates: has no effect without training, got 7; leave it out"),
-        (("--model", ""), "--model: is empty; name a local one, or one of the hub"),
+        (("--model", "./nowhere"), "--model: no such folder: './nowhere'"),
         (("--device", "tpu"), "--device: unknown name 'tpu'"),
         (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),
     ],
@@ -262,32 +211,9 @@ def test_the_answers_of_chats_are_judged_and_found_again(training, chatty, tmp_p
     assert [{name: row[name] for name in ("conversations", "id")} for row in flagged] == CHATS
     assert result.flagged == list(range(len(CHATS))) and result.suspects[0].place.startswith("chats.jsonl, line ")
     for one in result.suspects:
-        problem, solution = (turn["value"] for turn in CHATS[one.row]["conversations"])  # type: ignore[index, union-attr]
-        before = f"[user]{problem}<end>[assistant]"
-        assert (before + solution + "<end>")[one.start : one.end] == one.text and one.start >= len(before)
+        solution = CHATS[one.row]["conversations"][1]["value"]  # type: ignore[index, union-attr]
+        assert (solution + "<end>")[one.start : one.end] == one.text
     assert all((one.gap_after is None) != training for one in result.suspects)
     if training:
         kept = lines(result.folder.fold(1).path / "rows.jsonl")
         assert [list(row) for row in kept] == [["messages"]] * 3
-
-
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        ({"prompt": "It is s", "completion": "o. €5"}, "It is so. €5<eos>"),
-        ({"text": "It is so."}, "It is so.<eos>"),
-        ({"input_ids": make_byte_tokenizer(adds_bos=True)("It is €5")["input_ids"]}, "<bos>It is €5"),
-    ],
-)
-def test_tokens_of_other_forms_stand_in_the_text_of_the_row(row: Any, text: str, tmp_path) -> None:
-    tokenizer = make_byte_tokenizer(adds_bos=True)
-    whole, spans = row_spans(row, tokenizer, Rendering())
-    assert whole == text
-    trained = [token for token, is_trained in zip(*TrlEncoder(tokenizer).encode(row), strict=True) if is_trained]
-    assert len(spans) == len(trained) and spans[-1][1] == len(text)
-    words = [
-        (token, span) for token, span in zip(trained, spans, strict=True) if "\ufffd" not in tokenizer.decode(token)
-    ]
-    assert words and all(
-        tokenizer.decode(token).strip() in (whole[slice(*span)].strip(), "<bos>") for token, span in words
-    )

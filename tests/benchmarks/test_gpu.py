@@ -1,30 +1,37 @@
-"""The command that runs all measurements of a GPU: what was done stays done, what fails or hangs stops nothing else."""
+"""The command that runs all measurements of a GPU: what was done stays done, and what has got slower is named."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import gpu
-from benchmarks.gpu import PARTS, Part, main
+from benchmarks.gpu import PARTS, Part, main, ratios
 
 WRITES = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('1'); print('said')"
+COPIES = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
+PEER = "TRL SFT, Liger"
+SPEEDS = {  # thousand tokens a second of 8 rows: the peer, ours
+    "padding": {PEER: 33.6, "TrimSFT, Liger": 41.5, "AutoTrim, Liger": 38.9},
+    "packing": {PEER: 19.5, "TrimSFT, Liger": 47.8, "AutoTrim, Liger": 45.5},
+}
 
 
-def part(name: str, code: str, *words: str, seconds: int = 60, needs: tuple[str, ...] = ()) -> Part:
-    return Part(name, ("-c", code, *words), seconds, needs)
+def part(name: str, code: str, *words: str, seconds: int = 60) -> Part:
+    return Part(name, ("-c", code, *words), seconds)
 
 
 def test_a_part_is_done_once(tmp_path, capsys) -> None:
-    parts = [part("one", WRITES, "{out}"), part("two", WRITES, "{folder}/two.json")]
-    assert main(["--out", str(tmp_path)], parts) == 0
-    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text() == "1"
-    assert (tmp_path / "one.log").read_text() == "said\n"
-    assert json.loads((tmp_path / "one.done").read_text())["seconds"] >= 0
+    parts = [part("one", WRITES, "{out}"), part("long", WRITES, "{out}", seconds=90)]
+    assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
+    assert (tmp_path / "one.json").read_text() == "1" and (tmp_path / "one.log").read_text() == "said\n"
     (tmp_path / "one.json").write_text("as it was")
-    assert main(["--out", str(tmp_path)], parts) == 0
-    assert (tmp_path / "one.json").read_text() == "as it was"
-    assert capsys.readouterr().out.splitlines()[-2:] == ["one: done before", "two: done before"]
+    assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
+    assert (tmp_path / "one.json").read_text() == "as it was" and not (tmp_path / "long.json").exists()
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "one: done before", "long: left out for want of time (90 s at most)",
+    ]  # fmt: skip
 
 
 def test_a_failure_stops_nothing_else_and_is_tried_again(tmp_path, capsys) -> None:
@@ -41,22 +48,90 @@ def test_a_failure_stops_nothing_else_and_is_tried_again(tmp_path, capsys) -> No
     assert {path.name for path in tmp_path.glob("*.done")} == {"works.done"}
 
 
-def test_nothing_is_begun_that_lacks_time_or_files(tmp_path, capsys) -> None:
-    parts = [part("long", WRITES, "{out}", seconds=90), part("needs", WRITES, "{out}", needs=("states.npz",))]
-    assert main(["--out", str(tmp_path), "--minutes", "1"], parts) == 0
-    long, needs = capsys.readouterr().out.splitlines()
-    assert "for want of time" in long and "for want of states.npz" in needs
-    (tmp_path / "states.npz").touch()
-    assert main(["--out", str(tmp_path), "--list"], parts) == 0
-    assert not list(tmp_path.glob("*.json"))
-    assert main(["--out", str(tmp_path), "--only", "needs"], parts) == 0
-    assert (tmp_path / "needs.json").exists()
+def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[str, Any]:
+    """Return results of steps, those of a variant and method slower by a share, all of them on another machine."""
+    return {
+        "results": [
+            {
+                "method": method, "variant": variant, "micro_batch": 8,
+                "tokens_per_second": 1000 * speed * machine * (1 - slower.get((variant, method), 0.0)),
+            }
+            for variant, methods in SPEEDS.items()
+            for method, speed in methods.items()
+        ]
+    }  # fmt: skip
+
+
+def run_check(
+    folder: Path, first: dict[tuple[str, str], float], second: dict[tuple[str, str], float] | None = None
+) -> int:
+    """Check a run that was slower so, and then so when it is measured again, on a machine half as fast."""
+    (folder / "kept").mkdir()
+    (folder / "kept" / "steps.json").write_text(json.dumps(report({})))
+    for name, slower in (("first", first), ("second", first if second is None else second)):
+        (folder / f"{name}.json").write_text(json.dumps(report(slower, machine=0.5)))
+    words = ("-c", COPIES, str(folder / "second.json"), "{out}")
+    steps = Part("steps", words, 60, "steps.json", PEER, is_short=True)
+    (folder / "steps.json").write_text((folder / "first.json").read_text())
+    (folder / "steps.done").touch()
+    return main(["--out", str(folder), "--check", "--short"], [steps, part("head", "1/0")], folder / "kept")
+
+
+PADDING = ("padding", "TrimSFT, Liger")
+
+
+def test_padding_that_has_slowed_by_a_tenth_is_named(tmp_path, capsys) -> None:
+    assert run_check(tmp_path, {PADDING: 0.1}) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["1 fell by more than 5% in two runs", "  padding, 8 rows: TrimSFT, Liger"]
+    assert [line for line in lines if line.startswith("FELL")] == [
+        f"FELL  {'padding, 8 rows: TrimSFT, Liger':55}  1.24 ->  1.11   -10.0%, again -10.0%"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),  # the machine is slower, the ratios are what they were
+        ({PADDING: 0.04}, None),
+        ({PADDING: 0.1}, {}),  # not in the second run
+        ({PADDING: 0.1}, {("packing", "TrimSFT, Liger"): 0.1}),  # something else in the second
+        ({("padding", PEER): 0.1}, None),  # the peer is slower
+    ],
+)
+def test_what_has_not_fallen_twice_is_not_named(first, second, tmp_path, capsys) -> None:
+    assert run_check(tmp_path, first, second) == 0
+    out = capsys.readouterr().out
+    assert "0 fell by more than 5%" in out and "FELL" not in out
+
+
+def test_a_method_that_fails_now_has_fallen(tmp_path, capsys) -> None:
+    assert run_check(tmp_path, {PADDING: 1.0}) == 1
+    assert "1.24 ->  0.00  -100.0%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("one", [part for part in PARTS if part.kept], ids=lambda one: one.name)
+def test_kept_results_can_be_compared(one) -> None:
+    """What a part measures is compared with a file of results/, as far as that holds its methods."""
+    kept = json.loads((Path(gpu.ROOT) / "results" / one.kept).read_text())
+    assert "results" in kept or "shapes" in kept
+    if one.name in ("steps", "steps_compiled", "steps_packing", "steps_lora", "head", "tokens"):
+        assert ratios(kept, one.peer) and all(0 < ratio < 10 for ratio in ratios(kept, one.peer).values())
+
+
+def test_results_are_kept_cell_by_cell(tmp_path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "train_step.json").write_text(json.dumps(report({})))
+    new = {"results": [one for one in report({PADDING: 0.1})["results"] if one["variant"] == "padding"]}
+    (tmp_path / "steps.json").write_text(json.dumps(new))
+    steps = Part("steps", (), 60, "train_step.json", PEER)
+    assert main(["--out", str(tmp_path), "--keep"], [steps], kept) == 0
+    found = ratios(json.loads((kept / "train_step.json").read_text()), PEER)
+    assert len(found) == 4 and found["padding, 8 rows: TrimSFT, Liger"] == pytest.approx(0.9 * 41.5 / 33.6)
 
 
 @pytest.mark.parametrize("one", PARTS, ids=[one.name for one in PARTS])
 def test_every_part_is_a_command_of_the_repository(one) -> None:
-    first, second, *_ = one.words
-    root = Path(gpu.__file__).parents[1]
-    module = root / second.replace(".", "/")
-    assert (root / first).is_file() or second == "pytest" or module.with_suffix(".py").is_file() or module.is_dir()
+    assert one.words[:2] == ("-m", "pytest") or (gpu.ROOT / one.words[0]).is_file()
     assert one.name == "tests" or "{out}" in one.words

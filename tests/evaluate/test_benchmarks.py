@@ -18,7 +18,7 @@ from datasets import Dataset, Features, List, Value
 from trimsft.data.load import read_file
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
-from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint, read_problems, write_problems
+from trimsft.evaluate.problems import Problem, benchmark_name, read_problems, write_problems
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.runs import files
 
@@ -76,11 +76,9 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     assert load_benchmark(path.rename(tmp_path / "mine.jsonl"))[0].tolerance is None
 
 
-def test_an_id_may_be_used_again_for_another_problem_only(tmp_path: Path) -> None:
+def test_an_id_may_be_used_again(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, ROW | {"problem": "And 2+2?"})
     assert [problem.id for problem in read_problems(path)] == ["a", "a#2"]
-    with pytest.raises(DataError, match=r"mine\.jsonl, line 2: the problem with id 'a' occurs twice"):
-        read_problems(write(path, ROW, ROW))
 
 
 @pytest.mark.parametrize(
@@ -112,15 +110,9 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         load_benchmark("maths500")
     with pytest.raises(DataError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")
-    with pytest.raises(DataError, match="data_dir: no such folder"):
-        load_benchmark("math500", tmp_path / "gone")
     write(tmp_path / "mine.jsonl", ROW)
     with pytest.raises(DataError, match=r"has no math500\.jsonl; it holds mine"):
         load_benchmark("math500", tmp_path)
-    with pytest.raises(UsageError, match=r"unknown name 'main'; did you mean 'mine'\?"):
-        load_benchmark("main", tmp_path)
-    with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
-        load_benchmark("math500", limit=0)
     with pytest.raises(DataError, match="holds no problems"):
         load_benchmark(write(tmp_path / "empty.jsonl"))
 
@@ -132,17 +124,6 @@ def test_a_name_outside_its_folder_is_refused(name: str) -> None:
     assert benchmark_name("../a/b.jsonl") == "b" and benchmark_name(".jsonl") == ".jsonl"
 
 
-def test_subject_and_level_are_kept_beside_what_was_asked(tmp_path: Path) -> None:
-    rows = [ROW | {"subject": "Algebra", "level": 2}, ROW | {"id": "b", "subject": ["Algebra"]}]
-    path = write(tmp_path / "mine.jsonl", *rows)
-    problems = read_problems(path)
-    assert [(p.subject, p.level) for p in problems] == [("Algebra", "2"), (None, None)]
-    plain = read_problems(write(tmp_path / "plain.jsonl", ROW, ROW | {"id": "b"}))
-    assert plain == problems and fingerprint(plain) == fingerprint(problems)
-    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
-    assert [p.subject for p in read_problems(tmp_path / "again.jsonl")] == ["Algebra", None]
-
-
 VALUES = [None, 0, -1, 1.5, 10**400, math.nan, math.inf, True, "", " ", "x", "\ud83d", "\x00", [], ["x"], {}, {"a": 1}]
 
 
@@ -150,7 +131,7 @@ VALUES = [None, 0, -1, 1.5, 10**400, math.nan, math.inf, True, "", " ", "x", "\u
 def test_whatever_a_file_holds_is_read_or_refused_in_one_line(count: int, tmp_path: Path) -> None:
     """Rows with fields of any type, and files with bytes flipped, cut out, doubled or packed."""
     dice, refused = random.Random(0), list[str]()
-    names = ["id", "problem", "answer", "is_multiple_answer", "error", "unit", "tolerance", "subject", "level"]
+    names = ["id", "problem", "answer", "is_multiple_answer", "error", "unit", "tolerance"]
     junk = [b"", b"\xff", b"[" * 3000, b"\n", b"9" * 5000, b"{"]
     for _ in range(count):
         rows = [ROW | {"id": n, "problem": f"{n}+1?", dice.choice(names): dice.choice(VALUES)} for n in range(2)]

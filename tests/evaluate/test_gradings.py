@@ -15,14 +15,14 @@ from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
 from trimsft.evaluate.scores import read_scores
-from trimsft.grading import GRADER_VERSION, Grading
+from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
 
 from .scripted import ScriptedEngine
 
 GSM8K = "#### (-?[0-9.,]+)"
 EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}
-CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice", "subject": "sums"}
+CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice"}
 REGEX = {"problem": "3+3?", "answer": 6, "grading": "regex", "pattern": GSM8K, "unit": "m"}
 MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "pattern": 3}  # what it does not use does not matter
 
@@ -52,7 +52,6 @@ def test_grading_is_no_part_of_what_is_asked() -> None:
     plain = Problem("a", "What is 1+1?", "2")
     graded = replace(plain, grading=Grading("exact"))
     assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
-    assert fingerprint([plain]) == "a659eb4f49a7116708416b016819476296b7705ae262216e9e7c1b92c6b5ebc9"
     assert grading_fingerprint([graded]) != grading_fingerprint([plain])
     assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
 
@@ -159,7 +158,6 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
     by = read_scores(tmp_path / "run/eval/mine").grader
     assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
-    assert str(by) == f"strict {GRADER_VERSION}"
 
 
 def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
@@ -177,7 +175,9 @@ def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp
     assert (tmp_path / "run/eval/mine/samples.jsonl").read_bytes() == samples
     (tmp_path / "run").rename(tmp_path / "by-pattern")
     run_eval(path, lambda request: r"\boxed{1}")
-    with pytest.raises(RunError, match=f"run was graded on mine by math, by-pattern by regex '{GSM8K[:5]}.*, so their"):
+    with pytest.raises(
+        RunError, match=r"run was graded by strict \d+, by-pattern by strict \d+ \(regex '####.*, so their"
+    ):
         compare(CompareSettings(runs=(tmp_path / "by-pattern", tmp_path / "run")))
     (again,) = run_eval(path, None).scores
     assert again.average is not None and again.average.value == pytest.approx(1 / 3)

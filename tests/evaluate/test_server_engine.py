@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from trimsft.errors import TrimSFTError
 from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling, server_engine
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
@@ -34,9 +33,7 @@ class StandIn(ThreadingHTTPServer):
         self.answer: Answer = echo
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
-        self.hang_ups = 0  # times that the list of models is broken off
         self.sent = 0  # answers to requests
-        self.retry_after: str | None = None  # what answers say of when to come again
         self.encoding = "gzip"  # of what is sent packed
         self.drip = 0.0  # seconds before each byte of an answer
         self.pages: dict[str, Any] = {"/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]}}
@@ -51,9 +48,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = self.server.pages.get(self.path)
-        if self.server.hang_ups:
-            self.server.hang_ups -= 1
-            return
         self._send(page if isinstance(page, int) else 200 if page else 404, page or {})
 
     def do_POST(self) -> None:
@@ -69,8 +63,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if data.startswith(b"\x1f\x8b"):
             self.send_header("Content-Encoding", self.server.encoding)
-        if self.server.retry_after is not None:
-            self.send_header("Retry-After", self.server.retry_after)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if not (self.server.drip and self.command == "POST"):
@@ -128,32 +120,16 @@ def test_vllm_gets_token_ids_and_every_parameter(serve: Callable[..., StandIn]) 
 
 def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn]) -> None:
     server = serve(owner="somebody")
-    engine = ServerEngine(server.address, dialect="openai")
+    engine = ServerEngine(server.address)
     complete(engine, [Request("1+1?", 5, Sampling(max_tokens=4, stop=("\n",)))])
     sampling = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 4, "seed": 5, "stop": ["\n"]}
-    body = {"model": "m", "prompt": "1+1?", **sampling}
-    assert server.asked == [("/v1/completions", body)]
+    assert server.asked == [("/v1/completions", {"model": "m", "prompt": "1+1?", **sampling})]
+    assert engine.identity["dialect"] == "openai" and "the server's own default" in engine.details["notes"][0]
+    chat = ({"role": "user", "content": "1+1?"},)
+    assert complete(engine, [Request("", 5, Sampling(), messages=chat)])[0].text == "seed 5"
+    assert server.asked[-1][0] == "/v1/chat/completions" and server.asked[-1][1]["messages"] == [*chat]
     with pytest.raises(EngineError, match=r"top_k: has no effect on http.*, got 20"):
         engine.check([Request("1+1?", 5, Sampling(top_k=20))])
-
-
-def test_a_server_that_does_not_say_what_it_is_is_not_guessed(serve: Callable[..., StandIn]) -> None:
-    server = serve(owner="somebody")
-    with pytest.raises(EngineError, match=r"does not say what kind of server it is, .* vllm, openai"):
-        ServerEngine(server.address, pause=0.01)
-    # several servers behind one address
-    server.pages["/v1/models"] = {"data": [{"id": "m", "owned_by": "vllm"}, {"id": "n", "owned_by": "somebody"}]}
-    with pytest.raises(EngineError, match="does not say what kind of server"):
-        ServerEngine(server.address, "m", pause=0.01)
-
-
-def test_a_server_that_breaks_off_is_asked_again(serve: Callable[..., StandIn]) -> None:
-    server = serve()
-    server.hang_ups = 2
-    assert ServerEngine(server.address, "m", pause=0.01).dialect == "vllm"
-    server.hang_ups = 99
-    with pytest.raises(EngineError, match="nothing answers at"):
-        ServerEngine(server.address, "m", pause=0.01)
 
 
 def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn]) -> None:
@@ -171,11 +147,6 @@ def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn])
     engine.check([sampled])
     server.answer = lambda body: (200, said("", finish="length"))  # one that thinks first shows nothing
     engine.check([sampled])
-    server.answer = lambda body: (503, "busy") if body["seed"] == 2 else echo(body)  # two tell enough
-    engine.check([sampled])
-    server.answer = lambda body: (503, "busy")
-    with pytest.raises(TrimSFTError, match="does not answer: status 503: busy"):
-        engine.check([sampled])
 
 
 def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., StandIn]) -> None:
@@ -201,7 +172,7 @@ def test_a_login_in_the_address_is_used_and_never_shown(serve: Callable[..., Sta
         complete(engine, make_requests(samples=0)[:1])
     assert server.headers[-1]["authorization"] == "Basic " + base64.b64encode(b"me:hush!").decode()
     assert engine.address == server.address
-    assert "hush" not in str((refused.value, vars(engine)["identity"], engine.details, engine._address))
+    assert "hush" not in str((refused.value, vars(engine)["identity"], engine.details))
     for given in ("http://me:hush@", "htp://me:hush@host", "http://me:hush@host:port", "http://host/v1?key=hush"):
         with pytest.raises(EngineError, match="server: ") as refused:
             ServerEngine(given)
@@ -233,27 +204,12 @@ def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int
     assert (failed.finish, failed.error) == ("error", f"status {status}: busy now") and len(server.asked) == 6
 
 
-@pytest.mark.parametrize(("says", "least"), [("0.4", 0.4), ("Wed, 21 Oct 2099 07:28:00 GMT", 0), ("-9", 0)])
-def test_a_server_is_left_alone_as_long_as_it_asks_for(serve: Callable[..., StandIn], says: str, least: float) -> None:
-    server, times = serve(), []
-
-    def busy_at_first(body: dict[str, Any]) -> tuple[int, Any]:
-        times.append(time.monotonic())
-        return echo(body) if len(times) > 1 else (429, {"error": {"message": "busy"}})
-
-    server.answer = busy_at_first
-    engine = ServerEngine(server.address, retries=1, pause=0.01)
-    server.retry_after = says
-    assert complete(engine, make_requests(samples=0)[:1])[0].finish == "stop"
-    assert times[1] - times[0] >= least
-
-
 def test_an_answer_that_comes_byte_by_byte_may_not_take_for_ever(serve: Callable[..., StandIn]) -> None:
     server = serve()
     engine = ServerEngine(server.address, retries=0, timeout=0.3)
     server.drip = 0.05  # of some 100 bytes
     (completion,) = complete(engine, make_requests(samples=0)[:1])
-    assert completion.error == "TimeoutError: no whole answer within 0.3 s"
+    assert completion.error == "ReadTimeout: no whole answer within 0.3 s"
 
 
 def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
@@ -267,7 +223,7 @@ def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
         (completion,) = complete(engine, make_requests(samples=0)[:1])
         server.pages = dict.fromkeys(server.pages, bomb)
         with pytest.raises(EngineError, match=r"nothing answers at .* \(it is encoded \('gzip, gzip'\)"):
-            ServerEngine(server.address, pause=0.0, retries=1)
+            ServerEngine(server.address)
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
@@ -285,19 +241,17 @@ def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
         (b"\x1f\x8b and no more of gzip", "DecodingError: it is encoded ('gzip'), which was not asked for"),
         (" " * 2_000_000, "an answer of more than 1,000,000 bytes"),
         ([], "an answer that cannot be read"),
-        ({"choices": [None], "usage": {"completion_tokens": 1}}, "choices.0"),
-        ({"choices": []}, "usage: field required"),
-        (said("x") | {"choices": []}, "an answer with 0 texts, where one was asked for"),
-        (said("x") | {"choices": said("x")["choices"] * 2}, "an answer with 2 texts"),
-        (said(["x"]), "choices.0.text: input should be a valid string, got ['x']"),
-        (said(5), "choices.0.text: input should be a valid string, got 5"),
-        (said(None), "an answer without a text"),
+        ({"choices": [None], "usage": {"completion_tokens": 1}}, "an answer that cannot be read"),
+        ({"choices": []}, "an answer that cannot be read"),
+        (said("x") | {"choices": said("x")["choices"] * 2}, "an answer that cannot be read (too many values"),
+        (said(["x"]), "an answer that cannot be read"),
+        (said(5), "an answer that cannot be read"),
         (said("x", tokens=-1), "an answer of -1 tokens, where 12 were allowed"),
         (said("x", tokens=14), "an answer of 14 tokens, where 12 were allowed"),
-        (said("x", tokens=10**900), "an answer of 1,000,000"),
-        (said("x", tokens="many"), "completion_tokens"),
+        (said("x", tokens=10**900), "an answer of 10000"),
+        (said("x", tokens="many"), "an answer of many tokens"),
         (said("x", finish="content_filter"), "the server ended it with 'content_filter'"),
-        (said("x", finish=7), "finish_reason"),
+        (said("x", finish=["\n"]), "the server ended it with"),
     ],
 )
 def test_an_answer_that_is_none(
@@ -305,16 +259,14 @@ def test_an_answer_that_is_none(
 ) -> None:
     monkeypatch.setattr(server_engine, "LARGEST_REPLY", 1_000_000)
     server = serve()
-    server.answer = lambda body: (200, answer)
-    (completion,) = complete(ServerEngine(server.address, retries=0), make_requests(samples=0)[:1])
-    assert completion.finish == "error" and completion.text == "" and says in (completion.error or "")
-    assert len((completion.error or "").splitlines()) == 1 and len(completion.error or "") < 800
-    server.answer = lambda body: (500, answer)  # neither does it matter what an error says
-    (completion,) = complete(ServerEngine(server.address, retries=0), make_requests(samples=0)[:1])
-    assert completion.finish == "error" and len((completion.error or "").splitlines()) == 1
+    for status in (200, 500):  # neither does it matter what an error says
+        server.answer = lambda body, status=status: (status, answer)
+        (completion,) = complete(ServerEngine(server.address, retries=0), make_requests(samples=0)[:1])
+        assert completion.finish == "error" and completion.text == "" and (status != 200 or says in completion.error)
+        assert len((completion.error or "").splitlines()) == 1 and len(completion.error or "") < 800
     server.pages = dict.fromkeys(server.pages, answer)
-    with pytest.raises(EngineError, match=r"does not say what kind of server|nothing answers") as refused:
-        ServerEngine(server.address, pause=0.0, retries=1)
+    with pytest.raises(EngineError, match=r"name the one to ask|nothing answers") as refused:
+        ServerEngine(server.address)
     assert len(str(refused.value).splitlines()) == 1
 
 
@@ -345,9 +297,9 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(EngineError, match=f"nothing answers at {address} .*start the server, or correct the address"):
+    with pytest.raises(EngineError, match=f"nothing answers at {address} .*start it, or correct the address"):
         ServerEngine(address)
-    with pytest.raises(EngineError, match=r"no address of a server, got 'localhost:8000'; it begins with http://"):
+    with pytest.raises(EngineError, match=r"server: is no address of a server; such as http://localhost:8000"):
         ServerEngine("localhost:8000")
     server = serve(models=("a", "b"))
     with pytest.raises(EngineError, match=r"model: name the one to ask .*; it lists a, b"):

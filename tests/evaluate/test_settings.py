@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from trimsft.errors import RunError, UsageError
+from trimsft.evaluate import EvalSettings
 from trimsft.evaluate.engines import Sampling
-from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.run import make_engine
-from trimsft.evaluate.settings import EvalSettings
 
 SERVER = {"server": "http://localhost:8000"}
 
@@ -23,25 +22,22 @@ def settings(**changes: Any) -> EvalSettings:
     ("changes", "field", "says"),
     [
         ({"benchmarks": ()}, "benchmarks", "must be one or more"),
-        ({"benchmarks": ("a", "a")}, "benchmarks", "'a' and 'a' would both be recorded as 'a'"),
-        ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "'a/x.jsonl' and 'b/x.jsonl.gz' would both"),
+        ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "two of them would be recorded as 'x'"),
         ({"sampling": Sampling(temperature=0)}, "temperature", "the greedy answer is what you want; set samples=0"),
-        ({"sampling": Sampling(top_k=1)}, "top_k", "1 makes all 8 samples of a problem the same"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
-        ({"samples": -1}, "samples", "must be at least 0, got -1"),
-        ({"samples": MOST_SAMPLES + 1}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
+        ({"samples": 1001}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
         ({"limit": 0}, "limit", "must be at least 1, got 0"),
         ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
         ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
         ({"grader": "kind"}, "grader", "unknown name 'kind'; known: strict, qwen"),
         ({"engine": "gpt"}, "engine", "unknown name 'gpt'"),
         ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
-        ({"gpu_memory": 0}, "gpu_memory", "must be above 0, got 0"),
-        (SERVER | {"server_dialect": "vlm"}, "server_dialect", "'vllm'? known: vllm, openai"),
-        (SERVER | {"timeout": 0}, "timeout", "must be above 0, got 0"),
-        (SERVER | {"concurrency": 0}, "concurrency", "must be at least 1, got 0"),
-        ({"server": "localhost:8000"}, "server", "is no address of a server, got 'localhost:8000'"),
+        ({"server": "localhost:8000"}, "server", "is no address of a server"),
         ({"engine": "server"}, "server", "is missing for the engine 'server'"),
+        (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
+        (SERVER | {"engine": "transformers"}, "server", "has no effect with the engine 'transformers'"),
+        ({"tokenizer": "t"}, "tokenizer", "has no effect without a server"),
+        ({"engine": "transformers", "tensor_parallel": 2}, "tensor_parallel", "has no effect without vllm"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: str) -> None:
@@ -50,48 +46,17 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
     assert refused.value.field == field and says in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "value"),
-    [
-        (SERVER | {"dtype": "float16"}, "dtype", "float16"),
-        (SERVER | {"revision": "abc"}, "revision", "abc"),
-        (SERVER | {"gpu_memory": 0.5}, "gpu_memory", 0.5),
-        (SERVER | {"engine": "vllm"}, "server", SERVER["server"]),
-        (SERVER | {"engine": "transformers"}, "server", SERVER["server"]),
-        ({"server_dialect": "vllm"}, "server_dialect", "vllm"),
-        ({"tokenizer": "t"}, "tokenizer", "t"),
-        ({"engine": "transformers", "tensor_parallel": 2}, "tensor_parallel", 2),
-        ({"engine": "transformers", "context_length": 99}, "context_length", 99),
-        (SERVER | {"tensor_parallel": 2}, "tensor_parallel", 2),
-        ({"timeout": 5}, "timeout", 5),
-        ({"concurrency": 5}, "concurrency", 5),
-        ({"samples": 0, "sampling": Sampling(temperature=0.6)}, "temperature", 0.6),
-        ({"samples": 0, "sampling": Sampling(top_p=0.9)}, "top_p", 0.9),
-        ({"samples": 0, "sampling": Sampling(top_k=20)}, "top_k", 20),
-        ({"samples": 0, "seed": 1, "sampling": Sampling(temperature=0)}, "seed", 1),
-        ({"benchmarks": ("lab-easy", "mine.jsonl"), "data_dir": Path("data")}, "data_dir", "data"),
-    ],
-)
-def test_an_option_without_effect_is_refused(changes: dict[str, Any], field: str, value: object) -> None:
-    with pytest.raises(UsageError, match="has no effect") as refused:
-        settings(**changes)
-    assert (refused.value.field, refused.value.value) == (field, value)
-
-
 def test_the_same_options_pass_where_they_have_an_effect() -> None:
     settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, sampling=Sampling(temperature=0.6, top_k=20))
     settings(samples=0, sampling=Sampling(max_tokens=9, stop=("Q:",)))
     settings(engine="vllm", tensor_parallel=2, context_length=4096)
-    settings(samples=0, sampling=Sampling(temperature=0))  # says what happens anyway
-    settings(benchmarks=("lab-easy", "math500"), data_dir=Path("data"))
-    settings(**SERVER, engine="server", seed=1)
+    settings(samples=0, sampling=Sampling(temperature=0))
+    settings(**SERVER, engine="server", seed=1, timeout=5.0, concurrency=2)
 
 
 def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="revision: has no effect on a local folder, got 'abc'"):
         make_engine(settings(model=str(tmp_path), revision="abc", engine="transformers"))
-    with pytest.raises(UsageError, match=r"gpu_memory: has no effect without a GPU, got 0\.5"):
-        make_engine(settings(model=str(tmp_path), gpu_memory=0.5, engine="transformers"))
     with pytest.raises(RunError, match=r"model: no such folder: '\./gone'"):
         make_engine(settings(model="./gone", engine="transformers"))
     (tmp_path / "manifest.json").write_text("{}")
@@ -113,13 +78,9 @@ def test_where_it_is_recorded(tmp_path: Path) -> None:
         ({"temperature": math.nan}, "temperature: must be a number"),
         ({"temperature": 1e-40}, r"temperature: must be 0 \(greedy\), or at least 0.0001"),
         ({"top_k": 2**63}, "top_k: must be at most"),
-        ({"stop_tokens": (2**70,)}, "stop_tokens: must be token ids"),
         ({"top_p": 0}, "top_p: must be above 0, got 0"),
-        ({"top_k": -1}, "top_k: must be at least 0, got -1"),
-        ({"max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
         ({"max_tokens": 2.5}, "max_tokens: must be a whole number, got 2.5"),
         ({"stop": ("",)}, "stop: must be texts, none of them empty"),
-        ({"stop_tokens": ("a",)}, "stop_tokens: must be token ids"),
     ],
 )
 def test_senseless_sampling(setting: dict[str, Any], says: str) -> None:

@@ -40,7 +40,9 @@ def test_a_run_under_way_is_reported() -> None:
     with RunLock(folder / ".lock"):
         assert run("report", "runs/mine").exit_code == 0
     page = Path("runs/mine/report.html").read_text()
-    assert "differently: 24 % at step 1 and 20 % at step 2." in page and 'id="training"' in page
+    assert (
+        "mine would at first have written 22.0 % of its training tokens differently" in page and "Training logs" in page
+    )
 
 
 TEXTS = [["It", " is", " \\", "boxed", "{", "4", "}", "<eos>"], ["So", " 1", "+", "1", "=", "2", "<eos>"]]
@@ -51,7 +53,7 @@ def test_a_report_of_tables_with_a_sweep() -> None:
     make_table(Path("runs/trim/tokens.parquet"), TEXTS, shift=1.0)
     points = [{"margin": m, "bandwidth": 0.8, "value": 0.5, "low": 0.4, "high": 0.6, "seeds": 1} for m in (1, 2)]
     Path("sweep.json").write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
-    words = ["--out", "out", "--title", "Two of them", "--sweep", "sweep.json", "--json"]
+    words = ["--out", "out", "--title", "Two of them", "--sweep", "sweep.json", "--figures", "--json"]
     result = run("report", "Base=tokens-base.parquet", "runs/trim", *words)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
@@ -67,7 +69,7 @@ def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared
     alone = make_report(ReportSettings(runs=("runs/trim",)))
     assert alone.page == Path("runs/trim/report.html") and alone.page.is_file() and not alone.warnings
     both = make_report(ReportSettings(runs=("runs/trim", "tokens-other.parquet")))
-    assert both.folder == Path("report") and all(path.is_file() for path in both.others)
+    assert both.folder == Path("report") and both.others == () and list(Path("report").iterdir()) == [both.page]
     assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
 
 
@@ -78,10 +80,10 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     read = run("report", "runs/own", "--out", "out")
     assert read.exit_code == 0 and not Path("loaded").exists()
     assert "own: trained with mine:half, whose code is loaded only where --objective mine:half asks for" in read.stderr
-    named = run("report", "runs/own", "--out", "out", "--objective", "mine:half")
+    named = run("report", "runs/own", "--out", "out", "--objective", "mine:half", "--figures")
     assert named.exit_code == 0 and Path("loaded").exists() and "trained with" not in named.stderr
     assert "own,mine:half,0.5,0,1," in Path("out/tables/objectives.csv").read_text()
-    assert "half stands in this table only" in Path("out/report.html").read_text()
+    assert '<th scope="row">half</th><td class="number">0.500</td>' in Path("out/report.html").read_text()
     Path("broken.py").write_text(
         "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.gold\n"
     )
@@ -228,13 +230,13 @@ def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
 def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
     for name, correct in (("sft", [1] * 9), ("trim", [6] * 9), ("same", [6] * 9)):
         evaluated(name, correct)
-    other = PROTOCOL | {"seed": 7, "samples": 4, "engine": {"name": "server", "model": "b"}, "few_shot": 0}
+    other = PROTOCOL | {"seed": 7, "samples": 4, "engine": {"name": "server", "model": "b"}}
     other |= {
         "sampling": PROTOCOL["sampling"] | {"temperature": 0.6},
         "prompt": PROTOCOL["prompt"] | {"example": "Q" * 99},
     }
     Path("trim/eval/amc/settings.json").write_text(json.dumps(other))
-    again = PROTOCOL | {"seed": 3, "engine": PROTOCOL["engine"] | {"model": "c"}, "details": {}, "few_shot": 0}
+    again = PROTOCOL | {"seed": 3, "engine": PROTOCOL["engine"] | {"model": "c"}, "details": {}}
     Path("same/eval/amc/settings.json").write_text(json.dumps(again))
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("same"))))
     differing = [
@@ -251,10 +253,10 @@ def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
     assert json.loads(compared.render("json"))[0]["protocol"] == differing
     Path("trim/eval/amc/settings.json").unlink()
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"))))
-    assert compared.protocol == {"trim": ["not known, since settings.json is missing (trim)"]}
+    assert compared.protocol == {"trim": ["not known, since settings.json is missing"]}
 
 
-def test_scores_by_other_graders_are_refused_and_older_ones_named() -> None:
+def test_scores_by_other_graders_are_refused() -> None:
     evaluated("sft", [1, 2, 3])
     evaluated("trim", [6, 7, 8])
     path = Path("trim/eval/amc/scores.json")
@@ -262,8 +264,6 @@ def test_scores_by_other_graders_are_refused_and_older_ones_named() -> None:
     result = run("compare", "sft", "trim")
     assert result.exit_code == 2 and "trim was graded by strict 1, sft by strict" in result.stderr
     assert "grade again with trimsft eval, which generates nothing anew" in result.stderr
-    notes = compare(CompareSettings(runs=(Path("trim"), Path("trim")))).scores.notes
-    assert any("another version of the grader than this one (trim, trim)" in note for note in notes)
 
 
 def test_notes_of_the_grader_are_shown() -> None:

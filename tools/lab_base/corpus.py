@@ -1,4 +1,4 @@
-"""What the base model is pre-trained on: problems of all tiers, solved in mixed styles, with some wrong steps.
+"""Draw what the base model is pre-trained on: problems of all tiers, solved in mixed styles, with some wrong steps.
 
 A pool of token ids is made once, by several processes, and reused for a few epochs. It is one flat array:
 
@@ -38,12 +38,7 @@ class Corpus:
 
     examples: int = option(400_000, help="Size of the pool, which is reused for several epochs.", least=1)
     target_share: float = option(0.15, help="Share of solutions in the format of fine-tuning.", least=0, most=1)
-    noise: float = option(
-        0.12,
-        help="Chance of each step to end in a wrong result, off by one or ten, that is carried on.",
-        least=0,
-        most=1,
-    )
+    noise: float = option(0.12, help="Chance of each step to be off by one or ten, and carried on.", least=0, most=1)
     filler_rate: float = option(0.02, help="Chance of each step to be followed by filler.", least=0, most=1)
     seed: int = option(0, help="Seed of data, weights and order.")
 
@@ -52,7 +47,7 @@ class Corpus:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of each style."""
+        """Return the share of each style."""
         rest = {style: (1 - self.target_share) * part for style, part in OTHER_STYLES.items()}
         return {style: self.target_share if style == TARGET else rest[style] for style in FAMILIAR}
 
@@ -71,7 +66,7 @@ class Pool:
 
 
 def draw_examples(corpus: Corpus, chunk: int, count: int = CHUNK) -> Iterator[tuple[LabProblem, Solution]]:
-    """The examples of one chunk."""
+    """Yield the examples of one chunk."""
     seed = f"pre-training/{corpus.seed}/{chunk}"
     rng = random.Random(seed)
     streams = [draw_problems(tier, seed, "training") for tier in TIERS]
@@ -84,7 +79,7 @@ def draw_examples(corpus: Corpus, chunk: int, count: int = CHUNK) -> Iterator[tu
 
 
 def build_pool(corpus: Corpus, processes: int = 1) -> Pool:
-    """All chunks of the corpus, tokenised."""
+    """Return all chunks of the corpus, tokenised."""
     chunks = range(-(-corpus.examples // CHUNK))
     sizes = [min(CHUNK, corpus.examples - chunk * CHUNK) for chunk in chunks]
     if processes == 1:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -32,13 +33,9 @@ from trimsft.options import check_options, option, options_of
 from trimsft.runs.files import write_whole
 
 from .corpus import Corpus, Pool, build_pool
-from .folder import save_folder
-from .probe import probe
 from .tokenizer import build_tokenizer
 
 CONTEXT = 256
-FINAL_LOOK = {"problems": 200, "samples": 8}
-PASSING_LOOK = {"problems": 64, "samples": 2}
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,6 @@ class Pretraining:
     weight_decay: float = option(0.1, help="Weight decay of the matrices.")
     seed: int = option(0, help="Seed of data, weights and order.")
     device: str = option("cpu", help="Where to train.")
-    compile: bool = option(False, help="Compile the model first.")
-    look_every: int = option(2000, help="Steps between looks at accuracy; the end is looked at in any case.", least=1)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -85,7 +80,7 @@ class Pretraining:
         return self.learning_rate or SIZES[self.size].learning_rate
 
     def rate_at(self, step: int) -> float:
-        """Linear warm-up, then a cosine to a hundredth."""
+        """Return the rate of a step: linear warm-up, then a cosine to a hundredth."""
         warmup = max(1, round(self.warmup_share * self.steps))
         if step < warmup:
             return self.rate * (step + 1) / warmup
@@ -96,31 +91,75 @@ class Pretraining:
 Report = Callable[[dict[str, Any]], None]
 
 
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 2 for settings that cannot be used."""
+    parser = make_parser()
+    chosen = parser.parse_args(arguments)
+    folder: Path = chosen.out
+    try:
+        corpus = Corpus(**{field.name: getattr(chosen, field.name) for field in fields(Corpus)})
+        settings = Pretraining(**{field.name: getattr(chosen, field.name) for field in fields(Pretraining)})
+        if (folder / "model.safetensors").exists() and not chosen.overwrite:
+            hint = "name another folder or add --overwrite"
+            raise UsageError(f"{folder} holds a model already", field="out", hint=hint)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    log: list[dict[str, Any]] = []
+
+    def report(record: dict[str, Any]) -> None:
+        log.append(record)
+        sys.stdout.write(json.dumps(record) + "\n")
+        sys.stdout.flush()
+
+    words = ["python -m tools.lab_base.pretrain --out DIR"]
+    for name, value in vars(chosen).items():
+        if name not in ("out", "overwrite", "processes") and value != parser.get_default(name):
+            words.append(f"--{name.replace('_', '-')} {value}")
+    model, tokenizer = pretrain(settings, corpus, report, chosen.processes)
+    sheet = data_sheet(model, " ".join(words), settings, corpus, log[-1])
+    write_folder(folder, model, tokenizer, sheet, log)
+    return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.lab_base.pretrain",
+        description="Pre-train a base model of the lab and write its folder.",
+        epilog="example: python -m tools.lab_base.pretrain --out base --device cuda --noise 0.12",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
+    kinds = {"int": int, "float": float, "float | None": float, "str": str}
+    known = options_of(Corpus) | options_of(Pretraining)
+    for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
+        flag, kind = "--" + field.name.replace("_", "-"), kinds[str(field.type)]
+        parser.add_argument(flag, type=kind, default=field.default, help=known[field.name].help)
+    return parser
+
+
+# ---- training
+
+
 def pretrain(settings: Pretraining, corpus: Corpus, report: Report, processes: int = 1) -> tuple[Any, Any]:
-    """Model and tokenizer after pre-training, with weights rounded to bfloat16 as they will be stored."""
+    """Return model and tokenizer after pre-training, the weights rounded to bfloat16 as they will be stored."""
     torch.manual_seed(settings.seed)
     tokenizer = build_tokenizer()
     model = make_model(SIZES[settings.size], tokenizer).to(settings.device)
+    optimizer = make_optimizer(model, settings)
     started = time.perf_counter()
     pool = build_pool(corpus, processes)
-    report({"pool": len(pool.lengths), "tokens": len(pool.tokens), "seconds": _since(started)})
-    _train(model, tokenizer, pool, settings, report)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.bfloat16())
-    _look(model, tokenizer, settings.steps, report, **FINAL_LOOK)
-    return model, tokenizer
-
-
-def _train(model: Any, tokenizer: Any, pool: Pool, settings: Pretraining, report: Report) -> None:
-    forward = torch.compile(model, dynamic=True) if settings.compile else model
-    optimizer = make_optimizer(model, settings)
+    seconds = round(time.perf_counter() - started, 1)
+    report({"pool": len(pool.lengths), "tokens": len(pool.tokens), "seconds": seconds})
     started, seen, losses = time.perf_counter(), 0, []
     for step, (ids_BL, labels_BL) in zip(range(settings.steps), batches(pool, settings), strict=False):
         for group in optimizer.param_groups:
             group["lr"] = settings.rate_at(step)
         with torch.autocast("cuda", torch.bfloat16, enabled=settings.device.startswith("cuda")):
-            loss = _loss(forward(input_ids=ids_BL, use_cache=False).logits, labels_BL)
+            logits_BLV = model(input_ids=ids_BL, use_cache=False).logits
+            predicted, gold = logits_BLV[:, :-1].flatten(0, 1).float(), labels_BL[:, 1:].flatten()
+            loss = cross_entropy(predicted, gold, ignore_index=IGNORED)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -128,15 +167,17 @@ def _train(model: Any, tokenizer: Any, pool: Pool, settings: Pretraining, report
         losses.append(loss.detach())
         seen += ids_BL.numel()
         if (step + 1) % 100 == 0 or step + 1 == settings.steps:
-            mean = torch.stack(losses).mean().item()
-            report({"step": step + 1, "loss": round(mean, 4), "tokens": seen, "seconds": _since(started)})
+            mean, seconds = torch.stack(losses).mean().item(), round(time.perf_counter() - started, 1)
+            report({"step": step + 1, "loss": round(mean, 4), "tokens": seen, "seconds": seconds})
             losses.clear()
-        if (step + 1) % settings.look_every == 0 and step + 1 < settings.steps:
-            _look(model, tokenizer, step + 1, report, **PASSING_LOOK)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.bfloat16())
+    return model, tokenizer
 
 
 def batches(pool: Pool, settings: Pretraining) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and labels without end, on the device; each epoch meets every example once, in another order."""
+    """Yield inputs and labels without end, on the device; an epoch meets every example once, in an order of its own."""
     device = settings.device
     # int32 on the device: gathering from 16 bits is not offered everywhere
     flat = torch.from_numpy(pool.tokens.astype("int32")).to(device)
@@ -146,7 +187,7 @@ def batches(pool: Pool, settings: Pretraining) -> Iterator[tuple[Tensor, Tensor]
     prompts = torch.from_numpy(pool.prompt_lengths.astype("int64")).to(device)
     generator = torch.Generator().manual_seed(settings.seed)
     while True:
-        for rows, longest in _group(lengths, settings.batch_tokens, generator):
+        for rows, longest in group_rows(lengths, settings.batch_tokens, generator):
             rows = rows.to(device)
             at_L = torch.arange(longest, device=device)
             place_BL = starts[rows, None] + at_L
@@ -156,8 +197,8 @@ def batches(pool: Pool, settings: Pretraining) -> Iterator[tuple[Tensor, Tensor]
             yield ids_BL.masked_fill(is_past_BL, 0), ids_BL.masked_fill(is_prompt_BL | is_past_BL, IGNORED)
 
 
-def _group(lengths: Tensor, batch_tokens: int, generator: Any) -> list[tuple[Tensor, int]]:
-    """Rows of like length within the token budget, in random order."""
+def group_rows(lengths: Tensor, batch_tokens: int, generator: torch.Generator) -> list[tuple[Tensor, int]]:
+    """Return rows of like length within the token budget, and their longest, in random order."""
     order = torch.randperm(len(lengths), generator=generator)
     order = order[lengths[order].sort(stable=True).indices]
     groups, begin = [], 0
@@ -171,12 +212,8 @@ def _group(lengths: Tensor, batch_tokens: int, generator: Any) -> list[tuple[Ten
     return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
 
 
-def _loss(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
-    return cross_entropy(logits_BLV[:, :-1].flatten(0, 1).float(), labels_BL[:, 1:].flatten(), ignore_index=IGNORED)
-
-
 def make_model(size: Size, tokenizer: Any) -> Any:
-    """A Llama with tied embeddings, fresh from torch's generator."""
+    """Return a Llama with tied embeddings, fresh from torch's generator."""
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=-(-len(tokenizer) // 16) * 16,
@@ -206,85 +243,62 @@ def make_optimizer(model: Any, settings: Pretraining) -> torch.optim.Optimizer:
     )
 
 
-def _look(model: Any, tokenizer: Any, step: int, report: Report, *, problems: int, samples: int) -> None:
-    model.eval()
-    report({"look": step, **probe(model, tokenizer, problems=problems, samples=samples)})
-    model.train()
+# ---- the folder
+
+SHEET = """\
+# A base model of the lab
+
+A Llama of {parameters:,} parameters ({layers} layers of width {width}), pre-trained on procedural arithmetic alone: it
+is to the lab what a large base model is to real data, able when greedy, scattered at temperature 1. It knows nothing
+else. `trimsft eval` says how able.
+
+Built by
+
+    {command}
+
+- seed: {settings.seed}
+- examples: {corpus.examples:,} of all three tiers, none of them on the benchmarks' side
+- styles: {styles}
+- wrong steps: {corpus.noise:.0%} of the steps, off by one or ten, carried on
+- filler: after {corpus.filler_rate:.0%} of the steps
+- optimizer: AdamW, {settings.steps:,} steps of at most {settings.batch_tokens:,} tokens, learning rate
+  {settings.rate:g} with warm-up and cosine, weight decay {settings.weight_decay:g}
+- versions: torch {torch}, transformers {transformers}, {settings.device}
+- tokens seen: {last[tokens]:,}
+- loss at the end: {last[loss]}
+
+Stored in bfloat16, loaded as float32. Licence: Apache-2.0; all of its data was generated by this package.
+"""
 
 
-def _since(started: float) -> float:
-    return round(time.perf_counter() - started, 1)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command; 0, or 2 for settings that cannot be used."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    folder = chosen.out
-    try:
-        corpus = Corpus(**{field.name: getattr(chosen, field.name) for field in fields(Corpus)})
-        settings = Pretraining(**{field.name: getattr(chosen, field.name) for field in fields(Pretraining)})
-        if (folder / "model.safetensors").exists() and not chosen.overwrite:
-            raise UsageError(
-                f"{folder} holds a model already", field="out", hint="name another folder or add --overwrite"
-            )
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    log: list[dict[str, Any]] = []
-
-    def report(record: dict[str, Any]) -> None:
-        log.append(record)
-        sys.stdout.write(json.dumps(record) + "\n")
-        sys.stdout.flush()
-
-    model, tokenizer = pretrain(settings, corpus, report, chosen.processes)
-    save_folder(folder, model, tokenizer, command=_command(parser, chosen), facts=_facts(settings, corpus), log=log)
-    write_whole(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in log).encode())
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.lab_base.pretrain",
-        description="Pre-train a base model of the lab and write its folder.",
-        epilog="example: python -m tools.lab_base.pretrain --out base --device cuda --noise 0.12",
+def data_sheet(model: Any, command: str, settings: Pretraining, corpus: Corpus, last: dict[str, Any]) -> str:
+    """Return what a reader has to know of a base model, in Markdown."""
+    return SHEET.format(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        layers=model.config.num_hidden_layers,
+        width=model.config.hidden_size,
+        command=command,
+        settings=settings,
+        corpus=corpus,
+        styles=", ".join(f"{style} {share:.1%}" for style, share in corpus.shares.items()),
+        torch=torch.__version__,
+        transformers=transformers.__version__,
+        last=last,
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
-    kinds = {"int": int, "float": float, "float | None": float, "str": str}
-    known = options_of(Corpus) | options_of(Pretraining)
-    for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
-        flag, text = "--" + field.name.replace("_", "-"), known[field.name].help
-        if field.type == "bool":
-            parser.add_argument(flag, action="store_true", help=text)
-        else:
-            parser.add_argument(flag, type=kinds[str(field.type)], default=field.default, help=text)
-    return parser
 
 
-def _command(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> str:
-    """The command that repeats this, less what does not matter to the result."""
-    words = ["python -m tools.lab_base.pretrain --out DIR"]
-    for name, value in vars(chosen).items():
-        if name not in ("out", "overwrite", "processes", "look_every") and value != parser.get_default(name):
-            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
-    return " ".join(words)
-
-
-def _facts(settings: Pretraining, corpus: Corpus) -> dict[str, str]:
-    shares = ", ".join(f"{style} {share:.1%}" for style, share in corpus.shares.items())
-    return {
-        "seed": str(settings.seed),
-        "examples": f"{corpus.examples:,} of all three tiers, none of them on the benchmarks' side",
-        "styles": shares,
-        "wrong steps": f"{corpus.noise:.0%} of the steps, off by one or ten, carried on",
-        "filler": f"after {corpus.filler_rate:.0%} of the steps",
-        "optimizer": f"AdamW, {settings.steps:,} steps of at most {settings.batch_tokens:,} tokens, learning rate "
-        f"{settings.rate:g} with warm-up and cosine, weight decay {settings.weight_decay:g}",
-        "versions": f"torch {torch.__version__}, transformers {transformers.__version__}, {settings.device}",
-    }
+def write_folder(folder: Path, model: Any, tokenizer: Any, sheet: str, log: list[dict[str, Any]]) -> None:
+    """Write everything; the weights last, so that a folder without them is no model yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    write_whole(folder / "README.md", sheet.encode())
+    write_whole(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in log).encode())
+    # the head is the embedding: stored once
+    state = {name: weight for name, weight in model.state_dict().items() if name != "lm_head.weight"}
+    weights = {name: weight.to("cpu", torch.bfloat16).contiguous() for name, weight in state.items()}
+    write_whole(folder / "model.safetensors", save(weights, {"format": "pt"}))
 
 
 if __name__ == "__main__":

@@ -38,18 +38,18 @@ _SAMPLE = 2000
 
 
 def render_prompt(problem: str) -> str:
-    """What the chat template makes of a problem under the project's instruction."""
+    """Return what the chat template makes of a problem under the project's instruction."""
     return f"{SYSTEM_PROMPT}\nProblem: {problem}\nSolution:\n"
 
 
 def split(text: str) -> list[str]:
-    """The pieces of a text, before unknown ones fall into bytes."""
+    """Return the pieces of a text, before unknown ones fall into bytes."""
     return re.findall(_PIECE, text)
 
 
 @cache
 def pieces() -> tuple[str, ...]:
-    """Every piece of the task, in the order of the alphabet."""
+    """Return every piece of the task, in the order of the alphabet."""
     found = set("0123456789")
     rng = random.Random("pieces")
     for tier in TIERS:
@@ -63,7 +63,7 @@ def pieces() -> tuple[str, ...]:
 
 
 def build_backend() -> Any:
-    """The tokenizer of the `tokenizers` library."""
+    """Return the tokenizer of the `tokenizers` library."""
     by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     words = ["".join(word for word, _ in by_bytes.pre_tokenize_str(piece)) for piece in pieces()]
     entries = dict.fromkeys([PAD, EOS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words])
@@ -79,7 +79,7 @@ def build_backend() -> Any:
 
 
 def build_tokenizer() -> Any:
-    """The same for transformers, with its chat template."""
+    """Return the same for transformers, with its chat template."""
     # here: the processes that tokenise the corpus do without transformers
     from transformers import PreTrainedTokenizerFast
 

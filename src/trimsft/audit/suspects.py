@@ -1,151 +1,205 @@
-r"""Which tokens look wrong, and the spans of text that they stand in.
+r"""Gaps before and after a short training, and the spans of text that look wrong by them.
+
+Trainings are cross-fitted: the rows are dealt into parts at random, and the gaps of each part are measured after plain
+SFT on the others. A model that has seen a row begins to reproduce it, with its errors; this one can only know what the
+other rows teach, which is what tells news (it rises) from noise (it stays low).
 
 A token looks wrong to a model that is sure of another one: s = -gap / (1 + entropy). Where many continuations are as
-good (a large entropy), a low gap says little. The score joins what two models say, the one that was given and one that
-was trained on other rows:
+good (a large entropy), a low gap says little. The score joins what both models say:
 
     score = (1 - x) / 2 * s_before + (1 + x) / 2 * s_after
 
-x says how much of the data is news to the model as it was given (`novelty`). Where nothing is, both count alike; where
-much is, only the trained one does, because what is new is low before and not after, and what is wrong stays low.
+x says how much of the data is news to the model as it was given. Where nothing is, both count alike; where much is,
+only the trained one does, because what is new is low before and not after, and what is wrong stays low.
 """
 
+import random
+import re
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from contextlib import redirect_stdout
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.audit.crossfit import Gaps
-from trimsft.audit.run import Suspect
-from trimsft.data.chat import TrlEncoder
+from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspect, as_line
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
-from trimsft.objectives import AutoTrim
+from trimsft.errors import RunError
+from trimsft.runs import RunDirectory, find_weights, write_whole
 from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.table import TokenTable, read_token_table
+from trimsft.tokens.write import write_token_table
 
-REACH = 40  # characters of the solution that are kept on each side of a span
+FOLDS = 2  # parts of the data, each judged by a training on the other
+BATCH_ROWS = 4  # of one update
+REACH = 40  # characters of the text that are kept on each side of a span
+KNOWN, NEW = 0.3, 1.5  # mean depth of gaps below 0 where nothing is news to a model, and where everything is
+
+Rows = Sequence[Mapping[str, Any]]
 Span = tuple[int, int]
 
-
-def token_scores(gaps: Gaps) -> NDArray[np.float32]:
-    """Return the score of each token; without a training that of the model as it was given."""
-    before: NDArray[np.float32] = -gaps.before / (1 + gaps.entropy_before)
-    if gaps.after is None or gaps.entropy_after is None:
-        return before
-    x = novelty(gaps.before)
-    return (1 - x) / 2 * before + (1 + x) / 2 * -gaps.after / (1 + gaps.entropy_after)
+# ---- gaps
 
 
-def novelty(gaps: NDArray[np.float32]) -> float:
-    """Return how much of the data a model does not support, 0 to 1: AutoTrim's gate for the mean depth of gaps below 0.
+def deal(rows: int, seed: int) -> list[list[int]]:
+    """Deal rows into random parts of like size, each in the order of the data."""
+    order = list(range(rows))
+    random.Random(f"audit/{seed}").shuffle(order)
+    return [sorted(order[part::FOLDS]) for part in range(FOLDS)]
 
-    >>> [round(novelty(np.array([depth, 5.0])), 3) for depth in (-0.5, -1.8, -9.0)]
-    [0.0, 0.5, 1.0]
+
+def measure(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progress: Progress) -> None:
+    """Write the table of all rows under the model as it was given, and of each part under one trained on the others.
+
+    Tables that are there are left as they are.
     """
-    low, high = AutoTrim.closed_below, AutoTrim.open_above
-    missing = float(np.maximum(0, -gaps).mean())
-    return min(1.0, max(0.0, (missing - low) / (high - low)))
+    rendering = settings.as_trained([settings.model])  # the same before and after
+    options = {**asdict(rendering), "batch_tokens": settings.batch_tokens, "device": settings.device}
+    on_rows = partial(on_progress, "gaps before training")
+    write_token_table(settings.model, rows, folder.tokens_path, on_progress=on_rows, **options)
+    parts = deal(len(rows), settings.seed) if settings.training else []
+    for number, part in enumerate(parts, start=1):
+        run, of = folder.fold(number), f"{number} of {FOLDS}"
+        if not run.tokens_path.exists():
+            others = sorted(set(range(len(rows))) - set(part))
+            on_progress(f"training {of}", 0, len(others))
+            _train(run, [rows[row] for row in others], settings, rendering)
+            on_progress(f"training {of}", len(others), len(others))
+            held_out, on_rows = [rows[row] for row in part], partial(on_progress, f"gaps after {of}")
+            write_token_table(run.model_dir, held_out, run.tokens_path, on_progress=on_rows, **options)
+        for weights in (run.model_dir, run.train_dir):  # of no use to others, and large
+            shutil.rmtree(weights, ignore_errors=True)
+
+
+def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Rendering) -> None:
+    """Train by plain SFT, at most one pass over the rows; lines of steps go to stderr."""
+    from trimsft.train import train_model
+
+    data = run.path.resolve() / "rows.jsonl"
+    write_whole(data, b"".join(map(as_line, rows)))
+    of_form = ("template", "system_prompt") if "problem" in rows[0] else ("assistant_only_loss", "completion_only_loss")
+    batch = min(BATCH_ROWS, len(rows))
+    with redirect_stdout(sys.stderr):
+        train_model(
+            model=find_weights(settings.model),
+            data=str(data),
+            out=str(run.path),
+            objective="sft",
+            max_length=rendering.max_length or None,
+            truncation_mode=rendering.truncation_mode or "keep_start",
+            max_steps=min(settings.updates, -(-len(rows) // batch)),
+            per_device_train_batch_size=batch,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=0.1,
+            seed=settings.seed,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            **{name: getattr(rendering, name) for name in of_form},
+            **({"use_cpu": True, "bf16": False} if settings.device == "cpu" else {}),
+        )
+
+
+def read_gaps(folder: AuditFolder, settings: AuditSettings, rows: int) -> tuple[TokenTable, TokenTable]:
+    """Return the table of the model as it was given, and what the trained ones say of rows that they have not seen.
+
+    Without training it is the same table twice.
+    """
+    before = read_token_table(folder.tokens_path)
+    if not settings.training:
+        return before, before
+    after = {name: before[name].copy() for name in ("gap", "entropy", "competitor_id")}
+    for number, part in enumerate(deal(rows, settings.seed), start=1):
+        path = folder.fold(number).tokens_path
+        held_out, tokens = read_token_table(path), np.isin(before["example"], part)
+        if not np.array_equal(held_out["token_id"], before["token_id"][tokens]):
+            raise RunError(f"{path}: is not about the tokens of {folder.tokens_path}", hint=AGAIN)
+        for name, values in after.items():
+            values[tokens] = held_out[name]
+    return before, replace(before, columns={**before.columns, **after})
+
+
+# ---- suspects
+
+
+def token_scores(before: TokenTable, after: TokenTable) -> NDArray[np.float32]:
+    """Return the score of each token, by how much of the data the model as given does not support."""
+    missing = float(np.maximum(0, -before["gap"]).mean())
+    x = min(1.0, max(0.0, (missing - KNOWN) / (NEW - KNOWN)))
+    one, other = (-table["gap"] / (1 + table["entropy"]) for table in (before, after))
+    scores: NDArray[np.float32] = (1 - x) / 2 * one + (1 + x) / 2 * other
+    return scores
 
 
 def find_suspects(
-    rows: Sequence[Mapping[str, Any]],
-    gaps: Gaps,
-    threshold: float,
-    tokenizer: Any,
-    rendering: Rendering,
-    *,
-    only: str | None = None,
-    numbers: Sequence[int],
-    places: Sequence[str],
-) -> tuple[dict[int, float], list[Suspect]]:
-    """Rank the spans that hold a token of this score or a higher one; `only` judges tokens of one category.
-
-    Args:
-        numbers: of each audited row, its number in the data.
-        places: of each audited row, where a person finds it.
-
-    Returns:
-        The highest score of each row that has a token to judge, by its number, and the spans, the worst first.
-    """
-    scores, texts = token_scores(gaps), TokenTexts(tokenizer)
-    if only is not None:
-        scores[gaps.category != CATEGORIES.index(only)] = -np.inf
-    row_scores: dict[int, float] = {}
+    folder: AuditFolder, gaps: tuple[TokenTable, TokenTable], rows: Rows, tokenizer: Any, settings: AuditSettings
+) -> tuple[NDArray[np.float32], list[Suspect]]:
+    """Return the highest score of each row, and the spans whose score reaches the threshold, the worst first."""
+    (before, after), texts = gaps, TokenTexts(tokenizer)
+    scores = token_scores(before, after)
+    if settings.only is not None:
+        scores[before["category"] != CATEGORIES.index(settings.only)] = -np.inf
+    highest = np.full(len(rows), -np.inf, dtype=np.float32)
+    np.maximum.at(highest, before["example"], scores)
+    low_rows = np.flatnonzero(highest >= settings.threshold)
+    words = read_token_table(folder.tokens_path, examples=low_rows.tolist())
     suspects: list[Suspect] = []
-    audited, starts = np.unique(gaps.example, return_index=True)
-    for row, begin, end in zip(audited.tolist(), starts.tolist(), [*starts[1:].tolist(), len(scores)], strict=True):
-        highest = float(scores[begin:end].max())
-        if np.isfinite(highest):
-            row_scores[numbers[row]] = round(highest, 3)
-        low = begin + np.flatnonzero(scores[begin:end] >= threshold)
-        if not len(low):
-            continue
-        text, spans = row_spans(rows[row], tokenizer, rendering)
-        spans += [(len(text), len(text))] * (end - begin)  # eos stands at the end of the solution
-        for token in low.tolist():
-            start, stop = whole_word(text, *spans[gaps.position[token]])
+    for row in low_rows.tolist():
+        begin, end = np.searchsorted(before["example"], [row, row + 1]).tolist()
+        first = int(np.searchsorted(words["example"], row))
+        is_ended = before["token_id"][end - 1] == before.metadata.get("eos_id")
+        text, spans = text_and_spans(words.texts["text"][first : first + end - begin], is_ended=is_ended)
+        spaces = len(text) - len(text.lstrip())  # a tokenizer may begin with a space that the solution has not
+        shift = max(0, rows[row]["solution"].find(text.strip())) - spaces if "solution" in rows[row] else 0
+        found = []
+        for at in np.flatnonzero(scores[begin:end] >= settings.threshold).tolist():
+            start, stop = whole_word(text, *spans[at])
             # of the word, the first token that is not the model's choice
-            word = [at for at in range(begin, token) if spans[gaps.position[at]][1] > start and gaps.latest[at] < 0]
-            first = min(word, default=token)
-            begun = text[start : spans[gaps.position[first]][0]]
-            suspects.append(
+            odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
+            competitor = texts[int(after["competitor_id"][begin + odd])].strip(" ")
+            found.append(
                 Suspect(
-                    row=numbers[row],
-                    place=places[row],
-                    start=start,
-                    end=stop,
+                    row=row,
+                    start=start + shift,
+                    end=stop + shift,
                     text=text[start:stop],
-                    expected=begun + texts[int(gaps.competitor[first])].strip(" "),
-                    gap_before=round(float(gaps.before[token]), 3),
-                    gap_after=None if gaps.after is None else round(float(gaps.after[token]), 3),
-                    score=round(float(scores[token]), 3),
+                    expected=text[start : spans[odd][0]] + competitor,
+                    gap_before=round(float(before["gap"][begin + at]), 3),
+                    gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
+                    score=round(float(scores[begin + at]), 3),
                     left=text[max(0, start - REACH) : start],
                     right=text[stop : stop + REACH],
                 )
             )
-    # of several in one word or in touching ones only the worst
-    kept: list[Suspect] = []
-    taken: dict[int, list[Span]] = {}
-    for one in sorted(suspects, key=lambda one: (-one.score, one.row, one.start)):
-        others = taken.setdefault(one.row, [])
-        if all(one.end < start or end < one.start for start, end in others):
-            kept.append(one)
-        others.append((one.start, one.end))
-    return row_scores, kept
+        # of several in one word or in touching ones only the worst
+        taken: list[Span] = []
+        for one in sorted(found, key=lambda one: (-one.score, one.start)):
+            if all(one.end < start or stop < one.start for start, stop in taken):
+                suspects.append(one)
+            taken.append((one.start, one.end))
+    return highest, sorted(suspects, key=lambda one: (-one.score, one.row, one.start))
 
 
-# ---- from tokens to characters
+def text_and_spans(tokens: Sequence[str], *, is_ended: bool) -> tuple[str, list[Span]]:
+    """Return the text of tokens, in which parts of a character are <0xE2>, and where each stands; eos at its end.
 
-
-def row_spans(row: Mapping[str, Any], tokenizer: Any, rendering: Rendering) -> tuple[str, list[Span]]:
-    """Return the solution of a row, or what TRL makes of it, and where its tokens stand, from the first trained one."""
-    if "problem" in row:
-        return row["solution"], token_spans(row["solution"], tokenizer)
-    encoder = TrlEncoder(tokenizer, rendering.assistant_only_loss, rendering.completion_only_loss)
-    ids, is_trained = encoder.encode(row)
-    first = is_trained.index(True) if any(is_trained) else 0
-    text = encoder.text(row) if tokenizer.is_fast else None
-    for adds in (False, True) if text is not None else ():
-        tokens = tokenizer(text, add_special_tokens=adds, truncation=False, return_offsets_mapping=True)
-        if tokens["input_ids"] == ids:
-            return text or "", tokens["offset_mapping"][first:]
-    return tokenizer.decode(ids, clean_up_tokenization_spaces=False), _decoded_spans(ids, tokenizer)[first:]
-
-
-def token_spans(solution: str, tokenizer: Any) -> list[Span]:
-    """Return the characters of each token of a solution; eos, which comes after all of them, is not among them."""
-    if tokenizer.is_fast:
-        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
-        offsets: list[Span] = tokenizer(solution, return_offsets_mapping=True, **options)["offset_mapping"]
-        return offsets
-    return _decoded_spans(tokenizer(solution, add_special_tokens=False)["input_ids"], tokenizer)
-
-
-def _decoded_spans(ids: list[int], tokenizer: Any) -> list[Span]:
-    ends = [len(tokenizer.decode(ids[:count], clean_up_tokenization_spaces=False)) for count in range(len(ids) + 1)]
-    return list(pairwise(ends))
+    >>> text_and_spans(["It", " costs", " <0xE2><0x82>", "<0xAC>", "5", "<eos>"], is_ended=True)
+    ('It costs €5', [(0, 2), (2, 8), (8, 9), (9, 10), (10, 11), (11, 11)])
+    """
+    pieces = []
+    for token in [*tokens[:-1], ""] if is_ended else tokens:
+        parts = re.split("<0x([0-9A-F]{2})>", token)  # texts and bytes in turn
+        pieces.append(b"".join(bytes.fromhex(part) if at % 2 else part.encode() for at, part in enumerate(parts)))
+    joined = b"".join(pieces)
+    ends = [len(joined[:end].decode(errors="ignore")) for end in accumulate(map(len, pieces), initial=0)]
+    return joined.decode(errors="ignore"), list(pairwise(ends))
 
 
 def whole_word(text: str, start: int, end: int) -> Span:
@@ -156,16 +210,12 @@ def whole_word(text: str, start: int, end: int) -> Span:
     >>> whole_word("so we get", 2, 5)                # " we" without its space
     (3, 5)
     """
-
-    def is_inside(place: int) -> bool:
-        around = text[place - 1 : place + 1]
-        return 0 < place < len(text) and around.isascii() and around.isalnum()
-
     inner = text[start:end]
     if inner.strip():
         start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
-    while is_inside(start):
+    borders = {place for word in re.finditer("[0-9A-Za-z]+", text) for place in range(word.start() + 1, word.end())}
+    while start in borders:
         start -= 1
-    while is_inside(end):
+    while end in borders:
         end += 1
     return start, end

@@ -348,9 +348,9 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
 
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
-    """Write a page, tables and figures about runs.
+    """Write one page about runs.
 
-    Tokens, gaps, scores and answers. Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+    What is learned from each token, scores, answers, gaps, trainings. Made from the runs' files alone, in seconds.
 
     \b
     Examples:
@@ -360,12 +360,12 @@ def report(settings: ReportSettings) -> Output:
     from trimsft.report import make_report
     from trimsft.study.paper_tables import write_paper_tables
 
-    with make_console(stderr=True).status("reading tables, drawing figures"):
+    with make_console(stderr=True).status("reading runs"):
         files = make_report(settings, write_more=write_paper_tables)
     for warning in files.warnings:
         tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
-    return Output(value, lines=[f"Wrote {files.page} and {len(files.others)} tables and figures in {files.folder}"])
+    return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
 @command_of(AuditSettings, resumes=True)
@@ -380,7 +380,7 @@ def audit(settings: AuditSettings) -> Output:
     Examples:
       trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
       trimsft audit train.jsonl --model runs/sft --no-training --out quick
-      trimsft audit train.jsonl --model runs/sft --threshold 7 --clean
+      trimsft audit train.jsonl --model runs/sft --threshold 7
     """
     from trimsft.audit.run import audit as run_audit
 

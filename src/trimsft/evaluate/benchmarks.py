@@ -12,7 +12,7 @@ problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
 problems = load_benchmark("my/problems.jsonl")
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -121,8 +121,6 @@ def load_benchmark(
 
     `grading` is that of rows that say nothing of it; `columns` are what a file calls `problem` and `answer`.
     """
-    if limit is not None and limit < 1:
-        raise UsageError("must be at least 1", field="limit", value=limit, hint="leave it out for all problems")
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if columns and path is None:
         one, column = next(iter(columns.items()))
@@ -166,41 +164,21 @@ def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> P
             raise DataError(f"no such file: {name!r}", field="benchmarks")
         return path
     if data_dir is not None and name not in TIERS:
-        return _find_in_folder(name, Path(data_dir).expanduser())
+        folder = Path(data_dir).expanduser()
+        for suffix in SUFFIXES:
+            if (folder / f"{name}{suffix}").is_file():
+                return folder / f"{name}{suffix}"
+        there = sorted(benchmark_name(file) for file in folder.glob("*.jsonl*"))
+        hint = f"it holds {', '.join(there) or 'no .jsonl file'}; without it, the hub is asked"
+        raise DataError(f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=hint)
     if name not in BENCHMARKS and name not in TIERS:
         raise unknown_name("benchmarks", name, [*BENCHMARKS, *TIERS, "the path of a .jsonl file"])
     return None
 
 
-def refuse_unused_folder(benchmarks: Sequence[str], data_dir: str | Path | None) -> None:
-    """Refuse a folder of benchmarks from which none of these would be read."""
-    if data_dir is not None and all(name in TIERS or _is_path(name) for name in benchmarks):
-        raise UsageError(
-            "has no effect: files are read where they are, and the lab makes its benchmarks itself",
-            field="data_dir",
-            value=str(data_dir),
-            hint="remove it",
-        )
-
-
 def _is_path(name: str) -> bool:
     is_known = name in BENCHMARKS or name in TIERS
     return name.lower().endswith(SUFFIXES) or (not is_known and Path(name).expanduser().is_file())
-
-
-def _find_in_folder(name: str, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise DataError("no such folder", field="data_dir", value=str(folder))
-    for suffix in SUFFIXES:
-        if (folder / f"{name}{suffix}").is_file():
-            return folder / f"{name}{suffix}"
-    there = sorted(benchmark_name(file) for file in folder.iterdir() if file.name.endswith(SUFFIXES))
-    if name in BENCHMARKS or not there:
-        held = f"it holds {', '.join(there)}" if there else "it holds no .jsonl file"
-        raise DataError(
-            f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=f"{held}; without it, the hub is asked"
-        )
-    raise unknown_name("benchmarks", name, there)
 
 
 # ---- the hub
@@ -220,8 +198,7 @@ def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
-    problems = (from_hub(name, row, number, grading) for number, row in enumerate(rows))
-    return with_distinct_ids((f"{source.hub}, row {number}", problem) for number, problem in enumerate(problems))
+    return with_distinct_ids(from_hub(name, row, number, grading) for number, row in enumerate(rows))
 
 
 def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | None = None) -> Problem:

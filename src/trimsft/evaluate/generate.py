@@ -45,7 +45,7 @@ class Evaluation:
         return {
             **settings_of(self.benchmark, self.problems, self.protocol, self.prompts),
             "engine": {"name": engine.name, **engine.identity},
-            "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
+            "details": {**engine.details, "source": self.source, "notes": list(self.prompts.notes)},
         }
 
     def wanted(self) -> dict[Key, None]:

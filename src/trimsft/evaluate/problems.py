@@ -4,8 +4,7 @@ r"""Problems, and the files of JSON Lines that hold them:
     {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
 
 A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
-and `tolerance` (relative). By `subject` and `level` scores are told apart. What is no boxed mathematics says so in
-`grading`, and then these fields are read too:
+and `tolerance` (relative). What is no boxed mathematics says so in `grading`, and then these fields are read too:
 
     {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": true}
     {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice", "instruction": "Name the letter."}
@@ -44,10 +43,7 @@ class Problem:
     tolerance: float | None = None
     absolute: float | None = None
     unit: str | None = None
-    # what problems may be told apart by in scores, and how answers are graded; no part of what was asked
-    subject: str | None = field(default=None, compare=False)
-    level: str | None = field(default=None, compare=False)
-    grading: Grading = field(default=Grading(), compare=False)
+    grading: Grading = field(default=Grading(), compare=False)  # no part of what was asked
     choices: tuple[str, ...] = ()
     instruction: str | None = None
     """What stands in place of the template's request for a boxed answer; all problems of a file have the same."""
@@ -55,9 +51,8 @@ class Problem:
     @property
     def asked(self) -> str:
         """Return the problem with its choices under it."""
-        return "\n".join(
-            [self.problem, *(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))]
-        )
+        choices = zip(LETTERS, self.choices, strict=False)
+        return "\n".join([self.problem, *(f"{letter}. {text}" for letter, text in choices)])
 
     @property
     def rules(self) -> Rules:
@@ -87,7 +82,8 @@ def read_problems(
         grading: that of rows that say nothing of it.
         columns: what the file calls `problem` and `answer`, where it calls them otherwise.
     """
-    name, read = benchmark_name(path), []
+    name = benchmark_name(path)
+    problems = []
     for number, row in read_rows(path):
         place = f"{path}, line {number}"
         for field_name, column in (columns or {}).items():
@@ -95,14 +91,24 @@ def read_problems(
                 problem = f"{place}: there is no column {column!r}; it has {_columns_of(row)}"
                 raise DataError(problem, field=f"{field_name}_column")
         renamed = row | {field_name: row[column] for field_name, column in (columns or {}).items()}
-        read.append((place, as_problem(renamed, place, f"{name}-{number}", grading)))
-    problems = with_distinct_ids(read)
+        problems.append(as_problem(renamed, place, f"{name}-{number}", grading))
     if not problems:
         raise DataError(f"{path}: holds no problems")
-    if len(instructions := {problem.instruction for problem in problems}) > 1:
-        shown = " and ".join(sorted(map(reprlib.repr, instructions))[:2])
-        raise DataError(f"{path}: 'instruction' must be the same in all rows, got {shown}")
-    return problems
+    if len({problem.instruction for problem in problems}) > 1:
+        raise DataError(f"{path}: 'instruction' must be the same in all rows")
+    return with_distinct_ids(problems)
+
+
+def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
+    """Give another problem under a known id a number: the AMC set counts each of its two years from 0."""
+    known: dict[str, Problem] = {}
+    for problem in problems:
+        identity, times = problem.id, 1
+        while identity in known:
+            times += 1
+            identity = f"{problem.id}#{times}"
+        known[identity] = replace(problem, id=identity)
+    return list(known.values())
 
 
 def _columns_of(row: Mapping[str, Any]) -> str:
@@ -111,12 +117,7 @@ def _columns_of(row: Mapping[str, Any]) -> str:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """Return JSON Lines that `read_problems` reads back."""
-    lines = []
-    for problem in problems:
-        labels = {"subject": problem.subject, "level": problem.level}
-        given = {name: label for name, label in labels.items() if label is not None}
-        lines.append(_line(_row(problem) | given | _grading_fields(problem)))
-    return b"".join(lines)
+    return b"".join(_line(_row(problem) | _grading_fields(problem)) for problem in problems)
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:
@@ -126,17 +127,14 @@ def fingerprint(problems: Iterable[Problem]) -> str:
 
 def grading_fingerprint(problems: Iterable[Problem]) -> str:
     """Return the SHA-256 of the same, and of how the answers are graded."""
-    lines = (_line(_row(problem) | _grading_fields(problem)) for problem in problems)
-    return hashlib.sha256(b"".join(lines)).hexdigest()
+    return hashlib.sha256(write_problems(problems)).hexdigest()
 
 
 def describe_gradings(problems: Iterable[Problem]) -> str:
     """Describe how answers are graded: empty where all are boxed mathematics, by a hash where it is long."""
-    gradings = {problem.grading for problem in problems}
-    texts = sorted(map(str, gradings))
+    texts = sorted({str(problem.grading) for problem in problems})
     if len(texts) > 4:
-        kinds, digest = sorted({grading.kind for grading in gradings}), hashlib.sha256("\n".join(texts).encode())
-        return f"{len(texts)} gradings ({', '.join(kinds)}; {digest.hexdigest()[:12]})"
+        return f"{len(texts)} gradings ({hashlib.sha256(' '.join(texts).encode()).hexdigest()[:12]})"
     return "" if texts == ["math"] else " and ".join(texts)
 
 
@@ -150,13 +148,14 @@ def _row(problem: Problem) -> dict[str, Any]:
         "id": problem.id,
         "problem": problem.problem,
         "answer": problem.answer,
-        "is_multiple_answer": problem.multiple,
+        "is_multiple_answer": problem.multiple or None,
         "tolerance": problem.tolerance,
         "error": problem.absolute,
         "unit": problem.unit,
+        "choices": list(problem.choices) or None,
+        "instruction": problem.instruction,
     }
-    more = {"choices": list(problem.choices) or None, "instruction": problem.instruction}
-    return row | {name: value for name, value in more.items() if value is not None}
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _grading_fields(problem: Problem) -> dict[str, Any]:
@@ -168,20 +167,6 @@ def _grading_fields(problem: Problem) -> dict[str, Any]:
     if grading.pattern is not None:
         fields |= {"pattern": grading.pattern, "compare": grading.compare}
     return fields | ({"ignore_case": True} if grading.ignore_case else {})
-
-
-def with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    """Give another problem under a known id a number: the AMC set counts each of its two years from 0."""
-    known: dict[str, Problem] = {}
-    for place, problem in problems:
-        identity, times = problem.id, 1
-        while identity in known:
-            if known[identity].problem == problem.problem:
-                raise DataError(f"{place}: the problem with id {identity!r} occurs twice; remove one of them")
-            times += 1
-            identity = f"{problem.id}#{times}"
-        known[identity] = replace(problem, id=identity)
-    return list(known.values())
 
 
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
@@ -201,7 +186,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     ):
         if not holds:
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
-    subject, level = (str(row[name]) if _is_label(row.get(name)) else None for name in ("subject", "level"))
     read = Problem(
         id=default_id if identity is None else str(identity),
         problem=str(problem),
@@ -210,8 +194,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
         tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
         absolute=_as_tolerance(row.get("error"), "error", place),
         unit=row.get("unit") or None,
-        subject=subject,
-        level=level,
     )
     says_how = row.get("grading") is not None or grading is not None
     return _with_grading(read, row, place, grading) if says_how else read

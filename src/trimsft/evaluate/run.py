@@ -17,7 +17,7 @@ from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines import Dialect, Engine, LocalModel, Sampling, identify_model, load_engine
+from trimsft.evaluate.engines import Engine, LocalModel, Sampling, identify_model, load_engine
 from trimsft.evaluate.engines.several import Copies, visible_gpus
 from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
 from trimsft.evaluate.grades import grade_record, scores_as_recorded
@@ -146,7 +146,6 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
     known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
     if settings.server is not None:
         known |= {"name": "server", "model": settings.model}
-        known |= {"dialect": settings.server_dialect} if settings.server_dialect else {}
     else:
         known |= {} if settings.engine == "auto" else {"name": settings.engine}
         try:
@@ -168,7 +167,7 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
             raise
         problem, hint = "has no place for the `instruction` of the rows", "use chat, plain or auto"
         raise UsageError(problem, field="template", value=settings.template, hint=hint) from error
-    notes = [*prompts.notes]
+    notes = [*prompts.notes, *engine.details.get("notes", ())]
     if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
         notes.append(f"graded by {graded_by}")
     if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
@@ -196,10 +195,9 @@ def make_engine(settings: EvalSettings) -> Engine:
         return ServerEngine(
             settings.server,
             settings.model,
-            concurrency=settings.concurrency,
+            concurrency=settings.concurrency or 64,
             timeout=settings.timeout or 600.0,
             tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
-            dialect=cast("Dialect | None", settings.server_dialect),
         )
     import torch
 

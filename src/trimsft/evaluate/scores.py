@@ -281,7 +281,8 @@ class GradedBy:
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
-        return f"{self.kind} {self.version}{without}"
+        grading = f" ({self.grading})" if self.grading else ""
+        return f"{self.kind} {self.version}{without}{grading}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,7 +337,7 @@ def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[Benchmark
     if missing := next((name for name in names if name not in evaluated), None):
         raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
     read = [read_scores(run.eval_dir / name) for name in names]
-    graders = sorted({str(recorded.grader) for recorded in read})
+    graders = sorted({f"{one.grader.kind} {one.grader.version}" for one in read})
     if len(graders) > 1:
         raise RunError(f"{path}: was graded by {' and '.join(graders)}", hint="grade it again with one of them")
     return [recorded.scores for recorded in read]

@@ -7,8 +7,8 @@ from typing import cast
 
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
-from trimsft.evaluate.benchmarks import refuse_unused_folder
-from trimsft.evaluate.engines import DIALECTS, Sampling
+from trimsft.evaluate.engines import Sampling
+from trimsft.evaluate.engines.server_engine import read_address
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
@@ -53,9 +53,6 @@ class EvalSettings:
     )
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
-    )
-    server_dialect: str | None = option(
-        None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
     )
     timeout: float | None = option(None, help="Seconds that a server may take for one answer (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
@@ -111,40 +108,27 @@ class EvalSettings:
         if not names:
             raise UsageError("must be one or more", field="benchmarks", value=[])
         if twice := next((name for name in names if names.count(name) > 1), None):
-            paths = [str(path) for path in self.benchmarks if benchmark_name(path) == twice]
-            problem = f"{' and '.join(map(repr, paths))} would both be recorded as {twice!r}"
+            problem = f"two of them would be recorded as {twice!r}"
             raise UsageError(problem, field="benchmarks", hint="name it once, or rename a file")
-        refuse_unused_folder(self.benchmarks, self.data_dir)
         if ":" in self.grader:
             require_reference(self.grader, field="grader", example="my_module:score")
-            self._refuse(f"with the grader {self.grader!r}, which has its own rules", "grading", "pattern")
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
         self.grading_of_rows()
-        self._check_protocol()
-        self._check_engine()
-
-    def _check_protocol(self) -> None:
-        if self.samples == 0 and not self.greedy:
-            raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
-        for name, value in (("temperature", 0), ("top_k", 1)):
-            if self.samples > 0 and getattr(self.sampling, name) == value:
-                raise UsageError(
-                    f"{value} makes all {self.samples} samples of a problem the same",
-                    field=name,
-                    hint="the greedy answer is what you want",
-                    remedy=("samples", 0),
-                )
         self._check_temperatures()
-        if self.samples == 0:
-            drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
-            for name, value in drawing.items():
-                if name not in ("max_tokens", "stop") and (name, value) != ("temperature", 0):
-                    raise UsageError("has no effect on the greedy answer alone", field=name, value=value)
+        if self.server is not None:
+            read_address(self.server)
+        elif self.engine == "server":
+            raise UsageError("is missing for the engine 'server'", field="server")
+        self._refuse_unused()
 
     def _check_temperatures(self) -> None:
-        if not self.temperatures:
-            self._refuse("without further temperatures", "temperature_samples")
+        if self.samples == 0 and not self.greedy:
+            raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
+        if self.samples > 0 and self.sampling.is_greedy:
+            problem = f"0 makes all {self.samples} samples of a problem the same"
+            remedy = ("samples", 0)
+            raise UsageError(problem, field="temperature", hint="the greedy answer is what you want", remedy=remedy)
         known = {0.0: "the greedy answer", self.sampling.temperature: "the temperature of the samples"}
         for temperature in self.temperatures:
             if temperature in known:
@@ -152,33 +136,26 @@ class EvalSettings:
                 raise UsageError(problem, field="temperatures", hint="leave it out")
             replace(self.sampling, temperature=temperature)  # refuses what is no temperature
             known[temperature] = "there twice"
-        if self.temperatures and self.samples == 0:
-            problem = "has no effect on the greedy answer alone"
-            raise UsageError(problem, field="temperatures", value=list(self.temperatures))
 
-    def _check_engine(self) -> None:
-        if self.server is None and self.engine == "server":
-            raise UsageError(
-                "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
-            )
-        if self.server is None:
-            self._refuse("without a server", "server_dialect", "timeout", "concurrency", "tokenizer")
-            if self.engine == "transformers":
-                self._refuse("with the engine 'transformers'", *OF_VLLM)
-            return
-        from trimsft.evaluate.engines.server_engine import read_address
-
-        url = read_address(self.server).url
-        if self.engine not in ("auto", "server"):
-            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=url)
-        loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
-        self._refuse("on a server, which has loaded its model already", *loading)
-
-    def _refuse(self, where: str, *names: str) -> None:
+    def _refuse_unused(self) -> None:
         """Refuse options that are given and have no effect."""
+        unused: dict[str, str] = {}
+        if ":" in self.grader:
+            unused |= dict.fromkeys(("grading", "pattern"), f"with the grader {self.grader!r}, which has its own rules")
+        if not self.temperatures:
+            unused["temperature_samples"] = "without further temperatures"
+        if self.samples == 0:
+            unused["temperatures"] = "on the greedy answer alone"
+        if self.server is None:
+            unused |= dict.fromkeys(("timeout", "concurrency", "tokenizer"), "without a server")
+        else:
+            loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
+            unused |= dict.fromkeys(loading, "on a server, which has loaded its model already")
+        if self.engine == "transformers":
+            unused |= {"server": "with the engine 'transformers'"} | dict.fromkeys(OF_VLLM, "without vllm")
         for name, value in given_options(self).items():
-            if name in names:
-                raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
+            if name in unused:
+                raise UsageError(f"has no effect {unused[name]}", field=name, value=value, hint="remove it")
 
     def grading_of_rows(self) -> Grading | None:
         """Return the grading of rows that do not say how they are graded; None where nothing is said of it here."""

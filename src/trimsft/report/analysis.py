@@ -17,7 +17,7 @@ from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures, token_tables
 from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.details_tab import Sweep, read_sweep
+from trimsft.report.page.details import Sweep, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole

@@ -84,7 +84,7 @@ def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.evaluate.compare import compare_runs, correct_for_many
     from trimsft.evaluate.scores import load_run
-    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, refuse_other_problems
+    from trimsft.report.protocol import AGAIN, content_conflict, notes_of_graders, other_graders, other_protocol
     from trimsft.report.runs import Run
     from trimsft.report.score_tables import comparison_table, score_table, temperature_table
 
@@ -92,36 +92,31 @@ def compare(settings: CompareSettings) -> Compared:
     if len(set(names)) < len(names):  # the folders' names repeat
         names = [str(path) for path in settings.runs]
     everything = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
-    common = _common(everything)
+    common, left_out = _common(everything)
     scores = {name: [one for one in of_run if one.benchmark in common] for name, of_run in everything.items()}
-    baseline, *candidates = [
-        Run(name, path.expanduser(), tuple(common)) for name, path in zip(names, settings.runs, strict=True)
-    ]
-    for difference in other_graders([baseline, *candidates]).values():
+    runs = [Run(name, path.expanduser(), tuple(common)) for name, path in zip(names, settings.runs, strict=True)]
+    baseline, *candidates = runs
+    for difference in other_graders(runs).values():
         raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
-    others = {run.label: scores[run.label] for run in candidates}
     for run, name in itertools.product(candidates, common):
-        refuse_other_problems(baseline, run, name)
-    metrics, lacking = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
-    try:
-        comparisons = [
-            comparison
-            for metric in metrics
-            for comparison in compare_runs(scores[baseline.label], others, metric, name=baseline.label)
-        ]
-    except ValueError as error:  # a metric or problems that one of the runs lacks
-        raise UsageError(str(error)) from error
-    comparisons = correct_for_many(comparisons)
-    benchmarks = [one.benchmark for one in scores[baseline.label]]
-    protocols = {run.label: other_protocol(baseline, run, benchmarks, metrics[0]) for run in candidates}
+        if clash := content_conflict(baseline, run, name):
+            problem = (
+                f"problem {clash!r} of {name!r} has another text or answer in {baseline.label} than in {run.label}"
+            )
+            raise RunError(problem, field="runs", hint="evaluate both on the same problems")
+
+    metrics, notes = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
+    others = {run.label: scores[run.label] for run in candidates}
+    compared = [compare_runs(scores[baseline.label], others, metric, name=baseline.label) for metric in metrics]
+    comparisons = correct_for_many(list(itertools.chain.from_iterable(compared)))
+    shown = [one for one in comparisons if one.metric == metrics[0]]
+    protocols = {run.label: other_protocol(baseline, run, common, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
-    notes = [
+    notes += notes_of_graders(runs)
+    notes += [
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
     ]
-    notes += [*lacking, *notes_of_graders([baseline, *candidates])]
-    left_out = _left_out(everything, common)
-    shown = [one for one in comparisons if one.metric == metrics[0]]
     result = Compared(
         _noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out]),
         _noted(comparison_table(comparisons), protocol, notes),
@@ -156,25 +151,19 @@ def _metrics(baseline: str, scores: Mapping[str, Sequence[BenchmarkScore]]) -> t
     return [*metrics, *([metric] if metric not in metrics else [])], [f"{note}."]
 
 
-def _common(scores: Mapping[str, Sequence[BenchmarkScore]]) -> list[str]:
-    """The benchmarks that all runs have scores of, in the order of the first run."""
+def _common(scores: Mapping[str, Sequence[BenchmarkScore]]) -> tuple[list[str], list[str]]:
+    """Return the benchmarks that all runs have scores of, and a sentence for each that is left out."""
     names = {run: [one.benchmark for one in of_run] for run, of_run in scores.items()}
-    first, *others = names.values()
-    common = [name for name in first if all(name in other for other in others)]
+    common, left_out = [], []
+    for name in dict.fromkeys(itertools.chain.from_iterable(names.values())):
+        if lacking := [run for run, of_run in names.items() if name not in of_run]:
+            left_out.append(f"Left out: {name}; no scores of {' and '.join(lacking)}.")
+        else:
+            common.append(name)
     if not common:
         has = "; ".join(f"{run} has {', '.join(of_run)}" for run, of_run in names.items())
         raise RunError(f"share no benchmark: {has}", field="runs", hint="evaluate all of them on the same one")
-    return common
-
-
-def _left_out(scores: Mapping[str, Sequence[BenchmarkScore]], common: Collection[str]) -> list[str]:
-    names = dict.fromkeys(one.benchmark for of_run in scores.values() for one in of_run)
-    sentences = []
-    for name in names:
-        if name not in common:
-            lacking = [run for run, of_run in scores.items() if name not in [one.benchmark for one in of_run]]
-            sentences.append(f"Left out: {name}; no scores of {' and '.join(lacking)}.")
-    return sentences
+    return common, left_out
 
 
 def _noted(table: Table, marked: Collection[str], notes: Sequence[str]) -> Table:

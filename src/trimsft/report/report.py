@@ -1,4 +1,4 @@
-"""`trimsft report`: one page, tables and figures about tokens and scores of runs.
+"""`trimsft report`: one page about tokens and scores of runs; with `--figures` tables and figures beside it.
 
 files = make_report(ReportSettings(runs=("Base=tokens-base.parquet", "TrimSFT=runs/trim"), out=Path("report")))
 files.page, files.others, files.warnings
@@ -41,6 +41,7 @@ class ReportSettings:
     )
     sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown as a heatmap.")
     title: str | None = option(None, help="Title of the page.")
+    figures: bool = option(False, flags=("--figures",), help="Write tables and figures beside the page, too.")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -66,14 +67,14 @@ class ReportFiles:
 
 
 def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None] | None = None) -> ReportFiles:
-    """Write the page, tables and figures; nothing is written where a run or a parameter is refused.
+    """Write the page, on request tables and figures; nothing is written where a run or a parameter is refused.
 
     Args:
         write_more: adds tables, such as `write_paper_tables` of `trimsft.study.paper_tables`.
     """
-    from trimsft.report.analysis import write_analysis
     from trimsft.report.page.build import write_report
     from trimsft.report.runs import named_runs, read_runs
+    from trimsft.tokens.table import incomparable
 
     runs = named_runs(settings.runs)
     first = next(iter(runs.values()))
@@ -81,14 +82,21 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None
     title = settings.title or _title(read_runs(runs))
     named: dict[str, Any] = {"objectives": settings.objectives, "sweep": settings.sweep}
     page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
-    analysis = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named)
-    trained = {run.label: run.objective or "sft" for run in read_runs(runs)}
+    others: tuple[Path, ...] = ()
+    if settings.figures:
+        from trimsft.report.analysis import write_analysis
+
+        analysis = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named)
+        others = tuple(analysis.files)
+    read = read_runs(runs)
+    differing = incomparable({run.label: run.table for run in read if run.table})
+    trained = {run.label: run.objective or "sft" for run in read}
     unloaded = [
         f"{label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"
         for label, name in trained.items()
         if name not in (*OBJECTIVES, *settings.objectives)
     ]
-    return ReportFiles(folder, page, tuple(analysis.files), (*analysis.incomparable.values(), *unloaded))
+    return ReportFiles(folder, page, others, (*map(str, differing.values()), *unloaded))
 
 
 def _title(runs: Sequence[Run]) -> str:

@@ -25,7 +25,7 @@ logger = logging.getLogger("trimsft")
 def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()) -> None:
     """Read settings as training and evaluation would, also of these cells; look whether files and names are there."""
     from trimsft.data.load import list_files
-    from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
+    from trimsft.evaluate.benchmarks import find_file
 
     for cell in cells:
         training_settings(folder, scale, cell)
@@ -46,7 +46,6 @@ def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()
     with _study_names():
         for name in scale.benchmarks:
             find_file(name, scale.benchmark_data)
-        refuse_unused_folder(scale.benchmarks, scale.benchmark_data)
 
 
 def check_at_hand(scale: Scale) -> None:

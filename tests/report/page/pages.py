@@ -50,7 +50,7 @@ def make_evaluated(
 
     Args:
         answers: one word a sample ("-" abstains); the gold is 1; 7 and 7' say the same.
-        clusters: whether the grades say who voted together, as they did not always.
+        clusters: whether the grades say who voted together.
     """
     where = folder / "eval" / benchmark
     where.mkdir(parents=True)
@@ -136,12 +136,19 @@ class Page(HTMLParser):
         """What the tables of two columns say."""
         return {row[0]: row[1] for row in self.rows if len(row) == 2}
 
-    def links(self) -> list[str | None]:
-        return [attributes["href"] for tag, attributes in self.elements if tag == "a"]
+    @property
+    def data(self) -> Any:
+        """What it tells its script."""
+        return json.loads(re.search(r'id="data">(.*?)</script>', self.html, re.DOTALL)[1])
 
-    def data(self, room: str = "tokens") -> Any:
-        """What it tells the scripts of a room."""
-        return json.loads(re.search(rf'id="data-{room}">(.*?)</script>', self.html, re.DOTALL)[1])
+    @property
+    def answers(self) -> Any:
+        """The problems, and what models wrote to them."""
+        return json.loads(zlib.decompress(base64.b64decode(self.data["answers"]["packed"])))
+
+    @property
+    def tabs(self) -> list[str]:
+        return [attributes["href"] for tag, attributes in self.elements if tag == "a"]
 
     def handle_starttag(self, tag, attributes) -> None:
         self.elements.append((tag, dict(attributes)))
@@ -166,13 +173,10 @@ def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more:
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The values of a packed array: the other half of tokens_tab.py, as tokens.js has it."""
+    """The values of a packed array: the other half of `packed`, as page.js has it."""
     planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
-    planes = planes.reshape(packed["bytes"], -1)
-    stored = sum(plane.astype(np.int64) << (8 * place) for place, plane in enumerate(planes))
-    if packed["code"] == "linear":
-        return (stored - 32768) * packed["step"]
-    return (stored * packed["step"]) ** 2 if packed["code"] == "rooted" else stored
+    stored = sum(plane.astype(np.int64) << (8 * n) for n, plane in enumerate(planes.reshape(packed["bytes"], -1)))
+    return (stored * packed["step"]) ** 2 if packed["root"] else packed["low"] + stored * packed["step"]
 
 
 def contrast(one: str, other: str) -> float:
@@ -191,29 +195,13 @@ def luminance(colour: str) -> float:
 
 
 def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
-    """Open a page and wait for its viewer."""
+    """Open a page and wait for its tokens."""
     browser.open(page, "#" + fragment if fragment else "")
-    wait(
-        lambda: browser.run(
-            "return document.documentElement.dataset.tokens === 'ready'"
-            " && document.querySelector('#pane .t, #nothing:not([hidden])') !== null"
-        )
-    )
+    wait(lambda: browser.run("return document.documentElement.dataset.tokens === 'ready'"))
     return browser
 
 
-def choose(browser: Browser, method: str) -> None:
-    """Choose the method of the viewer."""
-    browser.run("document.querySelector(`.methods input[value='${arguments[0]}']`).click()", method)
-
-
-def settle(browser: Browser, method: str, margin: float, bandwidth: float) -> None:
-    """All of a setting at once, as a cell of the sweep does it."""
-    setting = {"objective": method, "margin": margin, "bandwidth": bandwidth}
-    browser.run("document.dispatchEvent(new CustomEvent('trimsft:setting', {detail: arguments[0]}))", setting)
-
-
-def figures(browser: Browser) -> list[float]:
-    return browser.run(
-        "return [...document.querySelectorAll('#figures tr')].map(r => Number(r.children[1].textContent))"
-    )
+def texts(browser: Browser, selector: str) -> list[str]:
+    """The texts of all such elements, with single spaces."""
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent.replace(/\\s+/g, ' ').trim())"
+    return browser.run(script, selector)

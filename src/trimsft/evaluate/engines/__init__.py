@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
@@ -17,9 +17,6 @@ from trimsft.runs import fingerprint_folder
 
 _LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
-Dialect = Literal["vllm", "openai"]
-DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
-"""How servers are told to sample, see `server_engine`."""
 
 
 class EngineError(UsageError):

@@ -1,41 +1,40 @@
-"""`write_report`: from run directories to one self-contained page, readable without its script.
+"""`write_report`: from run directories to one self-contained page.
 
     write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab")
 
-A room of the page (story, tokens, sweep, evaluation, audit, gaps, training) is a template `<room>.html.j2` with its
-variables, and maybe scripts. The scripts of a room share one function scope and read what Python tells them from the
-element `data-<room>`; around them all is the scope of page.js. They become ONE inline script, and its hash and that of
-the style stand in the Content-Security-Policy, which allows nothing else.
+page.html.j2 shows scores, details, suspects and a sweep without a script; page.js, tokens.js and answers.js show tokens
+and answers from what Python tells them in the element `data`. They are ONE inline script, and its hash and that of the
+style stand in the Content-Security-Policy, which allows nothing else.
 """
+
+from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from trimsft.data.visible import json_for_script, visible
-from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.charts import line_styles, number
-from trimsft.report.page.details_tab import audit_parts, facts_of, lead, sweep_parts, training_parts
-from trimsft.report.page.first_screen import story_parts
-from trimsft.report.page.scores_tab import evaluation_parts
-from trimsft.report.page.tokens_tab import BUDGET, token_parts
+from trimsft.report.page.answers import answer_parts
+from trimsft.report.page.details import (
+    audit_parts,
+    confidences,
+    facts_of,
+    gap_charts,
+    line_styles,
+    log_headline,
+    read_course,
+    sweep_parts,
+    training_charts,
+    warnings_of,
+)
+from trimsft.report.page.scores import score_parts
+from trimsft.report.page.tokens import token_parts
 from trimsft.report.runs import checked_parameters, read_runs
-from trimsft.report.story import tell_story
 from trimsft.runs.files import write_whole
-
-LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
-SCRIPTS = {
-    "tokens": "weights.js histogram.js image.js tokens.js",
-    "story": "story.js",
-    "evaluation": "mathematics.js evaluation.js",
-    "sweep": "sweep.js",
-}
-"""Room -> its scripts, in their order."""
 
 
 def write_report(
@@ -54,51 +53,63 @@ def write_report(
             file of a token table, wherever it is, does as well.
         settings: what was run, for the reader. margin, bandwidth and gamma, where they are among them, are the
             parameters that weights are computed with; else the paper's. `command` is shown as the command.
-        objectives: names of those that are weighed beside the paper's; one's own are loaded.
+        objectives: names of those that are weighed beside those of the runs; one's own are loaded.
         sweep: a sweep.json, or the folder of one, whose settings are shown as a heatmap.
     """
     read, settings = read_runs(runs), settings or {}
     parameters = checked_parameters(settings)
-    evaluation = evaluation_parts(read)
-    budget = max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"])))
-    courses = {run.label: read_course(run) for run in read}
-    moments = moments_shown(courses.values())
-    tokens = token_parts(read, parameters, budget, objectives, moments)
-    viewer, *tables = tokens["sections"] or [None]
-    rooms = {
-        "tokens": tokens | {"sections": [viewer] if viewer else []},
-        "sweep": sweep_parts(sweep),
-        "evaluation": evaluation,
-        "audit": audit_parts(read),
-        "gaps": {**tokens, "sections": tables, "data": None},
-        "training": training_parts(read, courses),
+    tokens = token_parts(read, parameters, objectives)
+    scores, answers, audits, map_of_sweep = score_parts(read), answer_parts(read), audit_parts(read), sweep_parts(sweep)
+    courses = {run.label: course for run in read if (course := read_course(run))}
+    charts = {"temperatures": scores["temperatures"], "gaps": gap_charts(read), "trainings": training_charts(courses)}
+    charts = {name: drawn for name, drawn in charts.items() if drawn}
+    parts = {
+        "suspects": "Suspects" if audits else "",
+        "sweep": "Sweep" if map_of_sweep else "",
+        "tokens": "Tokens",
+        "scores": "Scores" if scores["tables"] else "",
+        "answers": "Answers" if answers["data"] else "",
+        "details": "Details",
     }
-    story = story_parts(read, tell_story(read, parameters, moments), evaluation, courses)
-    in_order = sorted(rooms.items(), key=lambda room: not room[1]["sections"])  # what there is before what is missing
-    rooms = {"story": story, **dict(in_order)}
-    page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))
+    data = {
+        "tokens": tokens and tokens["data"],
+        "outcome": {"rows": scores["rows"]},
+        "answers": answers["data"],
+        "charts": charts,
+        "lines": line_styles(read),
+    }
+    formulas = ["mathematics.js"] if answers.get("has_latex") else []
+    scopes = [_scope("tokens.js"), _scope(*formulas, "answers.js")]
+    script = "(() => {\n" + "\n".join(['"use strict";', _resource("page.js"), *scopes]) + "})();\n"
+    style = _resource("page.css")
+    page = _environment().get_template("page.html.j2").render(
+        title=title,
+        parts={name: text for name, text in parts.items() if text},
+        tokens=tokens,
+        scores=scores,
+        answers=answers,
+        audits=audits,
+        sweep=map_of_sweep,
+        charts=charts,
+        log=log_headline(courses),
+        confidences=confidences(read, parameters),
+        warnings=warnings_of(read),
+        parameters=parameters,
+        facts=facts_of(settings, read),
+        data=_safe(json_for_script(data)),
+        style=_safe(style),
+        script=_safe(script),
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'",
+    )  # fmt: skip
     return write_whole(Path(out), page.encode())
 
 
-def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
-    """The page with these rooms in this order; `sections` and `data`, if any, are for the page itself."""
-    environment = _environment()
-    bodies = [environment.get_template(f"{room}.html.j2").render(**parts) for room, parts in rooms.items()]
-    style = _resource("page.css") + line_styles()
-    scripts = [_resource("page.js"), *(_scope(*map(_resource, names.split())) for names in SCRIPTS.values())]
-    script = _scope('"use strict";', *scripts)
-    return str(
-        environment.get_template("template.html.j2").render(
-            sections=[section for parts in rooms.values() for section in parts["sections"]],
-            rooms=Markup("\n".join(bodies)),
-            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items() if parts.get("data")},
-            style=Markup(style),
-            script=Markup(script),
-            policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
-            "base-uri 'none'; form-action 'none'",
-            **variables,
-        )
-    )
+def number(value: float | None, digits: int = 1, sign: str = "") -> str:
+    """Return a figure with so many digits; a dash where there is none, never a negative zero."""
+    if value is None or not math.isfinite(value):
+        return "–"  # noqa: RUF001
+    return f"{round(value, digits) or 0.0:{sign}.{digits}f}".replace("-", "\u2212")
 
 
 def _environment() -> Any:
@@ -115,8 +126,15 @@ def _environment() -> Any:
     return environment
 
 
-def _scope(*scripts: str) -> str:
-    return "(() => {\n" + "\n".join(scripts) + "})();\n"
+def _safe(text: str) -> Any:
+    """Return a text that the template writes as it is."""
+    from markupsafe import Markup
+
+    return Markup(text)  # our own files, and JSON that no parser of HTML can mistake for anything else
+
+
+def _scope(*names: str) -> str:
+    return "(() => {\n" + "\n".join(map(_resource, names)) + "})();\n"
 
 
 def _resource(name: str) -> str:

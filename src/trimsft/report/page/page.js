@@ -1,65 +1,138 @@
-// What concerns the whole page: elements, files to keep, links to sections, printing. All other scripts see this one.
+// What all tabs stand on: elements, the address, tabs, groups of controls with one stop of the tab key, CSV, charts.
 const byId = (id) => document.getElementById(id);
 const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
   return element;
 };
+const SVG = "http://www.w3.org/2000/svg";
+const draw = (tag, attributes = {}, ...children) => {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+};
+const page = JSON.parse(byId("data").textContent);
+const between = (value, low, high) => Math.min(high, Math.max(low, value));
+const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+const minus = (text) => String(text).replace("-", "−");
 
-// ---- files to keep
+// deflated numbers or JSON: all first (lowest) bytes of the numbers stand before all second ones
+const inflated = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
+};
+const unpack = async ({ low, step, root, bytes, data }) => {
+  const planes = new Uint8Array(await (await inflated(data)).arrayBuffer());
+  const length = planes.length / bytes;
+  const values = step === 1 ? new Uint32Array(length) : new Float32Array(length);
+  for (let i = 0; i < length; i++) {
+    let whole = 0;
+    for (let plane = bytes - 1; plane >= 0; plane--) whole = whole * 256 + planes[plane * length + i];
+    values[i] = root ? (whole * step) ** 2 : low + whole * step;
+  }
+  return values;
+};
 
-const download = (name, type, text) => {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+// ---- the address holds what a reader chose, so that a link shows the same
+const chosen = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+const remember = (changes) => {
+  const query = chosen();
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) query.delete(name);
+    else query.set(name, value);
+  }
+  const text = query.toString();
+  if (text !== chosen().toString()) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+};
+let waiting = 0;
+const rememberSoon = (changes) => { // browsers count how often an address is changed
+  clearTimeout(waiting);
+  waiting = setTimeout(() => remember(changes), 250);
+};
+
+// ---- a group is one stop of the tab key; arrows go from one item to the next
+const rove = (group, selector) => {
+  const stop = (item) => { for (const other of group.querySelectorAll(selector)) other.tabIndex = other === item ? 0 : -1; };
+  group.addEventListener("keydown", (event) => {
+    const items = [...group.querySelectorAll(selector)];
+    const at = items.indexOf(event.target.closest(selector));
+    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    items[(to + items.length) % items.length].focus();
+  });
+  group.addEventListener("focusin", ({ target }) => { if (target.closest(selector)) stop(target.closest(selector)); });
+  return stop;
+};
+
+const tabs = [...document.querySelectorAll("nav a")];
+const panels = tabs.map((tab) => byId(tab.hash.slice(1)));
+const showTab = (place) => {
+  tabs.forEach((tab, at) => tab.setAttribute("aria-selected", at === place));
+  panels.forEach((panel, at) => { panel.hidden = at !== place; });
+  stopAtTab(tabs[place]);
+  panels[place].dispatchEvent(new Event("shown"));
+};
+const named = (id) => Math.max(0, panels.findIndex((panel) => panel.id === id));
+const stopAtTab = rove(byId("tabs"), "a");
+byId("tabs").setAttribute("role", "tablist");
+tabs.forEach((tab, place) => {
+  tab.setAttribute("role", "tab");
+  tab.setAttribute("aria-controls", panels[place].id);
+  panels[place].setAttribute("role", "tabpanel");
+  const open = () => {
+    showTab(place);
+    remember({ tab: place ? panels[place].id : null });
+  };
+  tab.addEventListener("focus", open);
+  tab.addEventListener("click", (event) => {
+    event.preventDefault();
+    open();
+  });
+});
+const readTab = () => showTab(named(chosen().get("tab") ?? location.hash.slice(1)));
+
+// ---- clipboard and files
+let silence = 0;
+const say = (words) => {
+  byId("said").textContent = words;
+  clearTimeout(silence);
+  if (words) silence = setTimeout(() => say(""), 8000);
+};
+const download = (name, content) => {
+  const address = URL.createObjectURL(content);
   make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 };
-
-const csvCell = (value) => {
-  const given = value === null || value === undefined ? "" : String(value);
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(given) ? `'${given}` : given; // spreadsheets run formulas
+const copyText = async (text) => {
+  try {
+    await navigator.clipboard.writeText(text);
+    say(`Copied: ${text}`);
+  } catch {
+    say(text); // to be selected by hand
+  }
+};
+const csvCell = (given) => {
+  const text = /^[=+\-@\t\r]/.test(given) && !/^-?[\d.]+$/.test(given) ? `'${given}` : given; // spreadsheets run formulas
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
-const csv = (rows) => rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
-
-// a drawing with the look it has now written into it, since the style sheet stays behind
-const SVG = "http://www.w3.org/2000/svg";
-const LOOK = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "text-anchor"];
-const standaloneSvg = (svg) => {
-  const copy = svg.cloneNode(true);
-  const originals = [svg, ...svg.querySelectorAll("*")];
-  [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
-    const style = getComputedStyle(originals[place]);
-    for (const name of LOOK) element.setAttribute(name, style.getPropertyValue(name));
-    element.removeAttribute("class");
-  });
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
-  for (const [name, value] of Object.entries({ width, height })) copy.setAttribute(name, value);
-  const paper = document.createElementNS(SVG, "rect");
-  const fill = getComputedStyle(document.body).backgroundColor;
-  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill })) paper.setAttribute(name, value);
-  copy.querySelector("title").after(paper);
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+// the texts of a cell; a figure with its interval is three numbers
+const csvTexts = (cell) => {
+  const text = cell.textContent.trim().replace(/\s+/g, " ").replace(/−(?=\d)/g, "-");
+  return cell.matches(".number:has(small)") ? text.match(/-?[\d.]+/g).slice(0, 3) : [text];
 };
-
-// one word of a shell, whatever is in it
-const shellWord = (text) => (/^[\w./@:+~-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`);
-
-// ---- links, printing
-
-// the address holds the state of the rooms, so links to sections leave it alone; the tab key goes on from where they lead
-const goToSection = (id) => {
-  const section = byId(id);
-  section.tabIndex = -1;
-  section.focus({ preventScroll: true });
-  section.scrollIntoView();
-};
-for (const link of document.querySelectorAll("a.skip, nav a")) {
-  link.addEventListener("click", (event) => {
-    event.preventDefault();
-    goToSection(link.hash.slice(1));
+for (const table of document.querySelectorAll("table[data-csv]")) {
+  const save = make("button", { type: "button", textContent: "CSV", ariaLabel: `${table.dataset.csv} as CSV` });
+  save.addEventListener("click", () => {
+    const rows = [...table.rows].map((row) => [...row.cells].map(csvTexts));
+    const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
+    const spread = (texts, column, isHeader) => Array.from({ length: widths[column] }, (_, part) => texts[part] ?? (isHeader ? `${texts[0]} ${["", "low", "high"][part]}` : ""));
+    const lines = rows.map((row, place) => row.flatMap((texts, column) => spread(texts, column, place === 0)).map(csvCell).join(","));
+    download(`${table.dataset.csv}.csv`, new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
   });
+  table.caption.append(" ", save);
 }
-
 // a table that goes on to the side can be moved by keys, too
 const widths = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -67,8 +140,45 @@ const widths = new ResizeObserver((entries) => {
     else target.removeAttribute("tabindex");
   }
 });
-for (const table of document.querySelectorAll(".wide, .panel")) widths.observe(table);
+for (const wide of document.querySelectorAll(".wide")) widths.observe(wide);
 
-window.addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details")) details.open = true;
-});
+// ---- charts of lines: {title, x, y, lines: {label: [[x, y], ...]}}, each line in the colour and dashes of its run
+const ticksOf = (low, high, about) => {
+  const power = 10 ** Math.floor(Math.log10((high - low) / about));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => (high - low) / size <= about);
+  const ticks = [];
+  for (let place = Math.ceil(low / step); place * step <= high; place++) ticks.push(Number((place * step).toPrecision(6)));
+  return ticks;
+};
+const drawChart = ({ title, x: across, y: up, lines }) => {
+  const [width, height, left, bottom] = [380, 220, 44, 180];
+  const points = Object.values(lines).flat();
+  const ends = (place) => points.reduce(([low, high], point) => [Math.min(low, point[place]), Math.max(high, point[place])], [Infinity, -Infinity]);
+  const [[x0, x1], [y0, y1]] = [ends(0), ends(1)];
+  const X = (value) => left + ((width - left - 8) * (value - x0)) / (x1 - x0 || 1);
+  const Y = (value) => bottom - ((bottom - 26) * (value - y0)) / (y1 - y0 || 1);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${Object.keys(lines).join(", ")}` });
+  svg.append(draw("text", { x: 0, y: 12, class: "title" }, title), draw("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, across));
+  if (up) svg.append(draw("text", { x: 0, y: height - 6 }, up));
+  for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 4)) {
+    svg.append(draw("line", { x1: left, x2: width - 8, y1: Y(tick), y2: Y(tick), class: "grid" }), draw("text", { x: left - 5, y: Y(tick) + 4, "text-anchor": "end" }, minus(tick)));
+  }
+  for (const tick of ticksOf(x0, x1 > x0 ? x1 : x0 + 1, 6)) svg.append(draw("text", { x: X(tick), y: bottom + 16, "text-anchor": "middle" }, minus(tick)));
+  for (const [label, line] of Object.entries(lines)) {
+    const path = draw("path", { d: `M${line.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join("L")}`, class: "line" });
+    path.style.stroke = page.lines[label][0];
+    path.style.strokeDasharray = page.lines[label][1];
+    svg.append(path);
+  }
+  return svg;
+};
+for (const [id, charts] of Object.entries(page.charts)) {
+  const labels = [...new Set(charts.flatMap(({ lines }) => Object.keys(lines)))];
+  const marks = labels.map((label) => {
+    const mark = draw("svg", { viewBox: "0 0 34 10", class: "mark", "aria-hidden": "true" }, draw("path", { d: "M0,5H34", class: "line" }));
+    mark.firstChild.style.stroke = page.lines[label][0];
+    mark.firstChild.style.strokeDasharray = page.lines[label][1];
+    return make("li", {}, mark, ` ${label}`);
+  });
+  byId(id).append(make("ul", { className: "legend" }, ...marks), make("div", { className: "charts" }, ...charts.map(drawChart)));
+}

@@ -1,582 +1,445 @@
-// The token viewer: texts coloured by gradient, a card for a token, finding, going to tokens, address and export.
+// The tab Tokens: what SFT and one method learn from, by example and by logit gap; headline and numbers follow the handles.
+const { tokens: told, outcome } = page;
+const percent = (share) => (share < 0.1 ? "almost none" : `${share < 10 ? share.toFixed(1) : Math.round(share)} %`);
+const brief = (share) => (share < 0.1 ? "< 0.1 %" : percent(share));
+const tidy = (value) => String(Number(value.toFixed(2)));
+const hasBand = (side) => side.margin !== undefined;
+const LIMITS = { margin: [-100, 100], bandwidth: [0.05, 100] };
+const LONGEST = 80; // tokens of an example that are shown at first, and not much less than all of them
 
-// ---- data: packed arrays (examples.py), unpacked once and then looked up by the number of a token
-
-const bytesOf = (text) => {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+// ---- the state, and what follows from it
+const state = { side: 0, margin: 0, bandwidth: 0, at: 0, whole: false };
+const sideOf = () => told.sides[state.side];
+const weightOf = (side, i) => {
+  if (!hasBand(side)) return side.weights ? side.weights[i] : 1;
+  const { margin, bandwidth } = side === sideOf() ? state : side;
+  let distance = told.gap[i] - margin;
+  if (side.objective === "trim-e") distance = Math.min(distance, 0);
+  if (side.objective === "trim-h") distance = Math.max(distance, 0);
+  return Math.exp((-0.5 * distance * distance) / bandwidth ** 2);
 };
-
-const unpack = async ({ code, bytes, step, data }) => {
-  const stream = new Blob([bytesOf(data)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
-  if (bytes === 1) return planes;
-  const length = planes.length / bytes;
-  const whole = new Uint32Array(length);
-  for (let plane = bytes - 1; plane >= 0; plane--) {
-    for (let i = 0; i < length; i++) whole[i] = whole[i] * 256 + planes[plane * length + i];
+// {shares: percent of the gradient of each token, about: of those that the page is about}
+const learns = (side) => {
+  const { norm, marked } = told;
+  const shares = new Float64Array(norm.length);
+  let [total, about] = [0, 0];
+  for (let i = 0; i < norm.length; i++) {
+    shares[i] = weightOf(side, i) * norm[i];
+    total += shares[i];
+    if (marked[i]) about += shares[i];
   }
-  if (code === "whole") return whole;
-  return Float32Array.from(whole, (value) => (code === "linear" ? (value - 32768) * step : (value * step) ** 2));
+  for (let i = 0; i < shares.length; i++) shares[i] *= 100 / (total || 1);
+  return { shares, about: (100 * about) / (total || 1) };
 };
 
-const ROOM = Math.SQRT2 - 1; // between the smallest and the largest norm for a probability
-const unpackRun = async (packed) => {
-  if (!packed) return null;
-  const { missing, ...columns } = packed;
-  const names = Object.keys(columns);
-  const arrays = await Promise.all(names.map((name) => unpack(columns[name])));
-  const run = { missing: new Set(missing), ...Object.fromEntries(names.map((name, place) => [name, arrays[place]])) };
-  run.norm = Float32Array.from(run.nll, (nll, i) => -Math.expm1(-nll) * (1 + (ROOM * run.norm[i]) / 255));
-  return run;
+// ---- headline and outcome
+const strong = (text, className = "") => make("b", { textContent: text, className });
+const drawHeadline = (first, second) => {
+  const side = sideOf();
+  if (!told.base) return;
+  const spends = ["SFT spends ", strong(percent(first.about), told.wrong.length ? "bad" : ""), " of its gradient "];
+  const method = strong(side.name, "blue");
+  const then = strong(percent(second.about), "blue");
+  if (told.wrong.length) {
+    const are = make("b", { textContent: "wrong", className: "bad" });
+    byId("headline").replaceChildren(`${told.wrong.length} of ${counted(told.steps, "step")} in these examples ${told.wrong.length === 1 ? "is" : "are"} `, are, ". ",
+      ...spends, `on ${told.wrong.length === 1 ? "it" : "them"}; `, method, " spends ", then, ".");
+  } else {
+    const share = percent((100 * told.marked.reduce((sum, mark) => sum + mark, 0)) / told.marked.length);
+    byId("headline").replaceChildren(`The model would have written ${share} of these tokens differently. `, ...spends, "there, ", method, " ", then, ".");
+  }
+};
+const drawOutcome = () => {
+  const side = told && sideOf();
+  const known = (label) => outcome.rows.find((row) => row.label === label);
+  const [a, b] = [known(told?.base ? told.sides[0].run : null), known(side?.run)];
+  const best = outcome.rows.find((row) => row.best);
+  const whole = (score) => strong(`${Math.round(score[0])} %`);
+  const parts = [];
+  if (a?.sampled && b?.sampled) {
+    parts.push("After training on such data, ", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
+      b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
+    if (best) parts.push(`${a.label} at its best temperature, ${best.best}, has `, whole(best.sampled), ". ");
+  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
+  if (a?.greedy && b?.greedy) {
+    const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
+    parts.push(b.marks[1] ? `Of the greedy answers ${both}` : `Greedy answers do not differ clearly: ${both}`);
+  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${b.label}'s greedy answers are right.`);
+  else if (b?.sampled && !a) parts.push(".");
+  if (parts.length) byId("outcome").replaceChildren(...parts);
 };
 
-// a token as it is shown: spaces and line breaks as signs, and such signs themselves spelt out; an accent alone on a circle
-const spelt = (letter) => `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
-const SIGNS = { ...tokenData.spaces, ...Object.fromEntries(Object.values(tokenData.spaces).map((sign) => [sign[0], spelt(sign)])) };
-const SIGNED = new RegExp(`[${Object.keys(SIGNS).join("")}]`, "g");
-const showText = (text) => (/^\p{M}/u.test(text) ? "◌" : "") + text.replace(SIGNED, (letter) => SIGNS[letter]);
-
-// {examples: [{place, number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), ids, runs, size}
-const openStore = async () => {
-  const { vocabulary, numbers, lengths, left_out: leftOut, prompts, tokens, category, runs } = tokenData.examples;
-  const [ids, token, kinds] = await Promise.all([vocabulary.ids, tokens, category].map(unpack));
-  let size = 0;
-  const examples = numbers.map((number, place) => {
-    size += lengths[place];
-    return { place, number, start: size - lengths[place], length: lengths[place], leftOut: leftOut[place], prompt: prompts[place] };
+// ---- one example in two rows
+const letters = (i, kind = "token") => told.texts[told[kind][i]];
+const quoted = (i, kind) => `“${letters(i, kind).trim() || "↵"}”`;
+const exampleOf = (i) => told.starts.findLastIndex((start) => start <= i);
+const stopsOf = (first, second) => { // wrong steps; else the examples, those first in which the two differ most
+  if (told.wrong.length) return told.wrong;
+  const moved = told.starts.map((start, place) => {
+    let sum = 0;
+    for (let i = start; i < start + told.lengths[place]; i++) sum += Math.abs(first.shares[i] - second.shares[i]);
+    return sum;
   });
-  const shown = vocabulary.texts.map((text, place) => showText(vocabulary.short[place] ?? text));
-  const names = shown.map((text) => text.replaceAll("\n", ""));
-  return { examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names, size, runs: await Promise.all(runs.map(unpackRun)) };
+  return told.starts.map((start, place) => ({ first: start, last: start, moved: moved[place] })).sort((p, q) => q.moved - p.moved);
 };
-
-// ---- texts: only examples near the window have a span for each token; the others keep their height
-
-const STRENGTHS = 8; // classes l1 to l8, from a hundredth of the largest gradient of a token to all of it
-const levelOf = (share) => (share >= 0.02 ? Math.ceil(STRENGTHS * Math.min(1, share)) : 0);
-const classOf = (view, run, i) => {
-  const found = view.matches ? (view.matches[i] ? " hit" : " dim") : "";
-  return `t lit l${run ? levelOf(view.weights[i] * run.norm[i]) : 0}${found}`;
-};
-const runFor = ({ run }, { place }) => (run && !run.missing.has(place) ? run : null);
-
-const makeArticle = (view, example) => {
-  const facts = make("span", { className: "note" });
-  const text = make("p", { className: "completion" });
-  const copy = make("button", { type: "button", className: "copy", textContent: "Copy as image", tabIndex: -1, title: "i" }); // one stop an example: its tokens
-  copy.addEventListener("click", () => view.copyPicture(example));
-  const article = make("article", { className: "example" }, make("div", { className: "head" }, make("h3", { textContent: `Example ${example.number + 1} ` }, facts), copy));
-  if (example.prompt) article.append(make("p", { className: "prompt", textContent: example.prompt }));
-  article.append(text);
-  if (example.leftOut) article.append(make("p", { className: "note", textContent: `${grouped(example.leftOut)} more tokens are not shown.` }));
-  article.example = example;
-  return { article, text, facts };
-};
-
-const makeTexts = (store, view) => {
-  const pane = byId("pane");
-  const [near, rendered] = [new Set(), new Map()]; // rendered: example -> its spans
-  const articles = store.examples.map((example) => makeArticle(view, example));
-  byId("examples").replaceChildren(...articles.map(({ article }) => article));
-
-  const note = (example) => {
-    const run = runFor(view, example);
-    let [mass, kept, nll, matches] = [0, 0, 0, 0];
-    for (let i = example.start; i < example.start + example.length; i++) {
-      if (view.matches && isMatch(view, i)) matches++;
-      if (!run) continue;
-      mass += run.norm[i];
-      kept += run.norm[i] * view.weights[i];
-      nll += run.nll[i];
+const windowOf = ({ first, last }, shares, others) => { // what is shown of an example: [from, to)
+  const place = exampleOf(first);
+  const [start, length] = [told.starts[place], told.lengths[place]];
+  if (state.whole || length <= 1.2 * LONGEST) return [start, start + length];
+  let from = first - Math.floor((LONGEST - (last - first)) / 2);
+  if (!told.wrong.length) { // where the two differ most
+    let [best, sum] = [-1, 0];
+    for (let i = start; i < start + length; i++) {
+      sum += Math.abs(shares[i] - others[i]);
+      if (i >= start + LONGEST) sum -= Math.abs(shares[i - LONGEST] - others[i - LONGEST]);
+      if (sum > best && i >= start + LONGEST - 1) [best, from] = [sum, i - LONGEST + 1];
     }
-    const trimmed = digits(mass > 0 ? 100 * (1 - kept / mass) : NaN, 1);
-    const known = run ? `; ${trimmed} % of its gradient mass trimmed; mean nll ${digits(nll / example.length, 3)}` : "; this model's tokens are others";
-    const matching = view.matches ? `; ${grouped(matches)} ${matches === 1 ? "match" : "matches"}` : "";
-    articles[example.place].facts.textContent = `${grouped(example.length)} tokens${known}${matching}`;
-    return matches;
-  };
-  const render = (example) => {
-    if (rendered.has(example)) return;
-    const { text } = articles[example.place];
-    const run = runFor(view, example);
-    const spans = Array.from({ length: example.length }, (_, place) => {
-      const i = example.start + place;
-      const span = make("span", { className: classOf(view, run, i), textContent: store.shown[store.token[i]], tabIndex: place ? -1 : 0, role: "option" });
-      span.token = i;
-      return span;
-    });
-    text.replaceChildren(...spans);
-    Object.assign(text, { role: "listbox", ariaLabel: `Tokens of example ${example.number + 1}` });
-    text.style.minHeight = "";
-    rendered.set(example, spans);
-    note(example);
-  };
-  const leave = (example) => {
-    const { article, text } = articles[example.place];
-    if (!rendered.has(example) || article.contains(document.activeElement)) return;
-    text.style.minHeight = `${text.offsetHeight}px`;
-    text.replaceChildren();
-    Object.assign(text, { role: null, ariaLabel: null });
-    rendered.delete(example);
-  };
-
-  // a guess of the height, so that the scroll bar is about right before anything is drawn
-  const letters = Math.max(20, pane.clientWidth / 9.2);
-  for (const { article: { example }, text } of articles) {
-    let [lines, column] = [1, 0];
-    for (let i = example.start; i < example.start + example.length; i++) {
-      const token = store.shown[store.token[i]];
-      column += token.length;
-      if (column > letters || token.endsWith("\n")) [lines, column] = [lines + 1, 0];
+  }
+  from = between(from, start, start + length - LONGEST);
+  return [from, from + LONGEST];
+};
+const describe = (i, rows) => {
+  const gap = told.gap[i];
+  const chance = 100 * Math.exp(-told.nll[i]);
+  const other = `${quoted(i, "competitor")}${gap < 0 ? `, ${(-gap).toFixed(1)} logits above` : ` ${gap.toFixed(1)} logits below`}`;
+  const learned = rows.map(({ name, shares }) => `${name} ${shares[i] < 0.01 ? "< 0.01" : shares[i].toFixed(2)} %`).join(", ");
+  return `${quoted(i)}: the model gives it ${chance < 0.1 ? chance.toExponential(0) : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.`;
+};
+const drawText = (row, stop, [from, to], shares, top, isFirst) => {
+  const text = row.querySelector(".text");
+  const place = exampleOf(stop.first);
+  const [begin, end] = [told.starts[place], told.starts[place] + told.lengths[place]];
+  const wrongs = told.wrong.filter(({ first }) => first >= from && first < to);
+  let fix = null;
+  text.replaceChildren(from > begin ? "… " : "");
+  for (let i = from; i < to; i++) {
+    const written = letters(i);
+    const cut = fix ? written.indexOf("\n") : -1;
+    const span = make("span", { className: `t${told.wrong.length && told.marked[i] ? " bad" : ""}`, textContent: cut < 0 ? written : written.slice(0, cut) });
+    span.dataset.token = i;
+    span.style.setProperty("--share", `${(100 * Math.min(1, shares[i] / top) ** 0.6).toFixed(1)}%`);
+    if (isFirst) span.tabIndex = i === from ? 0 : -1;
+    text.append(span);
+    if (cut >= 0) {
+      text.append(fix, written.slice(cut));
+      fix = null;
     }
-    text.style.minHeight = `${Math.round(lines * 28.5)}px`;
-  }
-  const watcher = new IntersectionObserver((entries) => {
-    for (const { target: { example }, isIntersecting } of entries) {
-      if (isIntersecting) near.add(example);
-      else near.delete(example);
-      if (isIntersecting) render(example);
-      else leave(example);
+    const wrong = isFirst && wrongs.find(({ last }) => last === i);
+    if (!wrong) continue;
+    fix = make("span", { className: "fix", textContent: ` should be ${wrong.right}` });
+    if (![1, 2].some((ahead) => i + ahead < to && letters(i + ahead).includes("\n"))) { // the end of its line is far
+      text.append(fix, i + 1 < to ? " " : "");
+      fix = null;
     }
-  }, { root: pane, rootMargin: "60% 0px" });
-  for (const { article } of articles) watcher.observe(article);
-  // on paper there is no scrolling: every example that is not hidden is drawn
-  window.addEventListener("beforeprint", () => { for (const { article } of articles) if (!article.hidden) render(article.example); });
-  window.addEventListener("afterprint", () => { for (const example of [...rendered.keys()]) if (!near.has(example)) leave(example); });
-
-  return {
-    isHidden: ({ place }) => articles[place].article.hidden,
-    show: ({ place }) => { articles[place].article.hidden = false; },
-    recolour: () => {
-      let shown = 0;
-      for (const example of store.examples) {
-        const hidden = note(example) === 0 && view.matches !== null;
-        articles[example.place].article.hidden = hidden;
-        if (!hidden) shown++;
-      }
-      byId("nothing").hidden = shown > 0;
-      for (const [example, spans] of rendered) {
-        const run = runFor(view, example);
-        spans.forEach((span) => {
-          const name = classOf(view, run, span.token);
-          if (span.className !== name) span.className = name;
-        });
-      }
-    },
-    spanOf: (i) => {
-      const example = view.exampleOf(i);
-      render(example);
-      return rendered.get(example)[i - example.start];
-    },
-  };
-};
-
-// ---- one token: a card beside it
-
-const percentOf = (share) => (share < 0.0005 ? share.toExponential(0) : `${digits(100 * share, 1)} %`);
-const saidOf = (store, view, i) => {
-  const run = runFor(view, view.exampleOf(i));
-  const known = run ? `gap ${digits(run.gap[i], 2)}, weight ${digits(view.weights[i], 3)}` : "this model's tokens are others";
-  return `${store.names[store.token[i]]}; ${known}`;
-};
-
-const drawCard = (store, view, i) => {
-  const named = (index) => make("code", { textContent: store.names[index] });
-  const example = view.exampleOf(i);
-  const run = runFor(view, example);
-  const place = `, token ${grouped(i - example.start + 1)} of ${grouped(example.length)}, ${tokenData.categories[store.category[i]]}`;
-  const rows = run ? [
-    ["probability", percentOf(Math.exp(-run.nll[i]))],
-    ["expected", named(run.competitor[i]), ` ${percentOf(Math.exp(-run.nll[i] - run.gap[i]))}`],
-    ["gap", digits(run.gap[i], 2)], ["entropy", digits(run.entropy[i], 2)], ["weight", digits(view.weights[i], 3)],
-    ["share of the gradient", percentOf((view.weights[i] * run.norm[i]) / view.mass)],
-  ] : [["", "This model's tokens are others."]];
-  const lines = rows.map(([name, ...values]) => make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", {}, ...values)));
-  byId("card").replaceChildren(make("p", {}, named(store.token[i]), make("span", { className: "note", textContent: place })), make("table", {}, make("tbody", {}, ...lines)));
-};
-
-// below its token, or above it where there is more room; never over it
-const showToken = (store, view, span) => {
-  const [card, pane] = [byId("card"), byId("pane")];
-  view.shown = span.token;
-  drawCard(store, view, span.token);
-  card.hidden = false;
-  const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  const room = { above: box.top - Math.max(frame.top, 0), below: Math.min(frame.bottom, innerHeight) - box.bottom };
-  const above = room.below < card.offsetHeight + 8 && room.above > room.below;
-  card.style.left = `${between(box.left - frame.left, 4, Math.max(4, pane.clientWidth - card.offsetWidth - 4))}px`;
-  card.style.top = `${(above ? box.top - card.offsetHeight - 6 : box.bottom + 6) - frame.top + pane.scrollTop}px`;
-};
-const hideCard = (view) => {
-  byId("card").hidden = true;
-  view.shown = null;
-};
-
-// this token is the one that keys go on from
-const arrive = (store, view, span) => {
-  for (const other of byId("pane").querySelectorAll("[aria-current]")) {
-    other.removeAttribute("aria-current");
-    other.removeAttribute("aria-label");
   }
-  span.setAttribute("aria-current", "true");
-  span.setAttribute("aria-label", saidOf(store, view, span.token));
-  view.at = span.token;
-  showToken(store, view, span);
-  writeHashSoon(view);
-};
-
-// without `focus` the token is shown, and whoever types goes on typing
-const goTo = (store, view, i, focus = true) => {
-  const pane = byId("pane");
-  view.texts.show(view.exampleOf(i));
-  const span = view.texts.spanOf(i);
-  for (const other of span.parentNode.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
-  span.tabIndex = 0;
-  pane.scrollIntoView({ block: "nearest", behavior: "instant" });
-  const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  const head = span.closest(".example").querySelector(".head").offsetHeight; // which stays at the top
-  const [top, bottom] = [Math.max(frame.top, 0) + head, Math.min(frame.bottom, innerHeight)];
-  if (box.top < top + 4 || box.bottom > bottom - 12) pane.scrollTop += box.top - top - (bottom - top) / 3;
-  if (focus) span.focus({ preventScroll: true });
-  else {
-    arrive(store, view, span);
-    byId("heard").textContent = saidOf(store, view, i);
+  if (fix) text.append(fix);
+  if (to < end || from > begin) text.append(to < end ? " … " : " ");
+  if (isFirst && (from > begin || to < end)) {
+    const more = make("button", { type: "button", textContent: `all ${(end - begin).toLocaleString("en")} tokens` });
+    more.addEventListener("click", () => { state.whole = true; refresh(); });
+    text.append(more);
   }
 };
-
-// the token a line above or below, by where it stands
-const lineAway = (span, direction) => {
-  const here = span.getBoundingClientRect();
-  let best = null;
-  for (let other = span; other; other = direction > 0 ? other.nextSibling : other.previousSibling) {
-    const { left, top } = other.getBoundingClientRect();
-    const lines = Math.round(Math.abs(top - here.top) / (here.height || 1) - 0.2);
-    if (lines < 1) continue;
-    if (best && Math.abs(top - best.top) >= 4) break;
-    const off = Math.abs(left - here.left);
-    if (!best || off < best.off) best = { token: other.token, top, off };
-  }
-  return best ? best.token : span.token;
+const NOTES = { sft: "every token counts the same", dft: "weight p" };
+const rowOf = (side, about) => {
+  const note = hasBand(side) ? `margin ${tidy(state.margin)}, bandwidth ${tidy(state.bandwidth)}` : NOTES[side.objective] ?? side.note;
+  const where = told.wrong.length ? "to wrong digits" : "to tokens it would write differently";
+  return make("div", { className: "row" },
+    make("div", {}, strong(side.name), make("small", { textContent: note })),
+    make("p", { className: "text", role: "group", ariaLabel: `Tokens under ${side.name}` }),
+    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: told.base ? where : "of what is left to learn lies below gap 0" })));
 };
 
-const watchTokens = (store, view) => {
-  const pane = byId("pane");
-  pane.addEventListener("mouseover", ({ target }) => { if (target.token !== undefined) showToken(store, view, target); });
-  pane.addEventListener("mouseleave", () => {
-    if (pane.contains(document.activeElement) && view.at !== null) showToken(store, view, view.texts.spanOf(view.at));
-    else hideCard(view);
-  });
-  pane.addEventListener("focusin", ({ target }) => { if (target.token !== undefined) arrive(store, view, target); });
-  pane.addEventListener("focusout", () => hideCard(view));
-  pane.addEventListener("keydown", (event) => {
-    const i = event.target.token;
-    if (i === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    const { start, length } = view.exampleOf(i);
-    const to = {
-      ArrowRight: () => i + 1, ArrowLeft: () => i - 1, Home: () => start, End: () => start + length - 1,
-      ArrowDown: () => lineAway(event.target, 1), ArrowUp: () => lineAway(event.target, -1),
-    }[event.key]?.();
-    if (to === undefined) return;
+// ---- gradient by gap: the figure is the control
+const [LOW, HIGH, BINS, FLOOR] = [8, 392, 48, 140];
+const spans = () => [Math.asinh(told.range[0]), Math.asinh(told.range[1])];
+const across = (gap) => between(LOW + ((HIGH - LOW) * (Math.asinh(gap) - spans()[0])) / (spans()[1] - spans()[0]), LOW, HIGH);
+const gapAt = (x) => Math.sinh(spans()[0] + ((between(x, LOW, HIGH) - LOW) / (HIGH - LOW)) * (spans()[1] - spans()[0]));
+const binned = ({ shares }, only = null) => {
+  const bars = new Float64Array(BINS);
+  for (let i = 0; i < shares.length; i++) if (!only || only[i]) bars[told.bins[i]] += shares[i];
+  return bars;
+};
+const knobs = {};
+const makeKnob = (name, sign, valueAt) => {
+  const knob = draw("g", { class: "knob", role: "slider", tabindex: 0, "aria-label": name }, draw("circle", { class: "reach", r: 16 }), draw("circle", { r: 11 }), draw("text", { y: 4, "text-anchor": "middle" }, sign));
+  const steps = { ArrowLeft: -0.1, ArrowDown: -0.1, ArrowRight: 0.1, ArrowUp: 0.1, PageDown: -1, PageUp: 1 };
+  knob.addEventListener("keydown", (event) => {
+    if (steps[event.key] === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    goTo(store, view, between(to, start, start + length - 1));
+    set({ [name]: state[name] + steps[event.key] });
+  });
+  let frame = 0;
+  knob.addEventListener("pointerdown", (event) => {
+    knob.setPointerCapture(event.pointerId);
+    knob.focus();
+  });
+  knob.addEventListener("pointermove", ({ clientX, pointerId }) => {
+    if (!knob.hasPointerCapture(pointerId)) return;
+    const box = byId("gradient").getBoundingClientRect();
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => set({ [name]: Math.round(20 * valueAt(gapAt(((clientX - box.left) * 400) / box.width))) / 20 }));
+  });
+  return knob;
+};
+const placeKnob = (name, gap, y) => {
+  knobs[name].setAttribute("transform", `translate(${across(gap).toFixed(1)} ${y})`);
+  const [least, most] = LIMITS[name];
+  for (const [key, value] of Object.entries({ now: state[name], min: least, max: most })) knobs[name].setAttribute(`aria-value${key}`, tidy(value));
+};
+const drawGradient = (first, second) => {
+  const [svg, side] = [byId("gradient"), sideOf()];
+  const [all, own] = [first && binned(first), binned(second)];
+  const wrong = first && told.wrong.length ? binned(first, told.marked) : [];
+  const highest = Math.max(...own, ...(all ?? []));
+  const step = [1, 2, 5, 10, 20, 50].find((size) => highest / size <= 3.5) ?? 50;
+  const up = (share) => FLOOR - (118 * share) / Math.max(highest, step);
+  const bar = (className, place, share, inset) => draw("rect", { class: className, x: LOW + ((HIGH - LOW) / BINS) * place + inset, width: (HIGH - LOW) / BINS - 1 - 2 * inset, y: up(share), height: FLOOR - up(share) });
+  const parts = [];
+  for (let share = step; share <= highest; share += step) {
+    parts.push(draw("line", { x1: LOW, x2: HIGH, y1: up(share), y2: up(share), class: "grid" }), draw("text", { x: HIGH, y: up(share) - 3, "text-anchor": "end" }, share + step > highest ? `${share} %` : `${share}`));
+  }
+  for (let place = 0; place < BINS; place++) {
+    if (all?.[place]) parts.push(bar("grey", place, all[place], 0));
+    if (wrong[place]) parts.push(bar("bad", place, wrong[place], 0));
+    if (own[place]) parts.push(bar("blue", place, own[place], 1.5));
+  }
+  parts.push(draw("line", { x1: LOW, x2: HIGH, y1: FLOOR + 0.5, y2: FLOOR + 0.5, class: "axis" }));
+  for (const gap of [-20, -10, -3, -1, 0, 1, 3, 10, 20]) {
+    if (gap > told.range[0] && gap < told.range[1]) parts.push(draw("text", { x: across(gap), y: 155, "text-anchor": "middle" }, minus(gap)));
+  }
+  parts.push(draw("text", { x: LOW, y: 172 }, "← the model expects another token"), draw("text", { x: HIGH, y: 172, "text-anchor": "end" }, "it knows this one →"));
+  const keys = [...(first ? [["grey", "SFT"]] : []), ...(wrong.length ? [["bad", "wrong digits under SFT"]] : []), ["blue", side.name]];
+  keys.forEach(([className, name], place) => {
+    const x = LOW + [0, 52, 210][keys.length < 3 && place ? 1 : place];
+    parts.push(draw("rect", { class: className, x, y: 180, width: 9, height: 9 }), draw("text", { x: x + 13, y: 189 }, name));
+  });
+  if (hasBand(side) && first) {
+    const { margin, bandwidth } = state;
+    const curve = Array.from({ length: 193 }, (_, place) => {
+      let distance = gapAt(LOW + 2 * place) - margin;
+      if (side.objective === "trim-e") distance = Math.min(distance, 0);
+      if (side.objective === "trim-h") distance = Math.max(distance, 0);
+      return `${LOW + 2 * place},${(FLOOR - 124 * Math.exp((-0.5 * distance * distance) / bandwidth ** 2)).toFixed(1)}`;
+    });
+    parts.push(draw("path", { class: "curve", d: `M${curve.join("L")}` }), knobs.margin, knobs.bandwidth);
+    placeKnob("margin", margin, 16);
+    placeKnob("bandwidth", side.objective === "trim-e" ? margin - bandwidth : margin + bandwidth, 65);
+  }
+  const held = document.activeElement; // a handle that is moved in the document loses the focus
+  svg.replaceChildren(...parts);
+  if (Object.values(knobs).includes(held)) held.focus();
+};
+const commandOf = (side) => {
+  const band = hasBand(side) ? ` --margin ${tidy(state.margin)} --bandwidth ${tidy(state.bandwidth)}` : "";
+  return `trimsft train --model_name_or_path ${told.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
+};
+
+// ---- scores: dots with intervals, a diamond for greedy
+const drawDots = () => {
+  const [svg, chosenRun] = [byId("dots"), told && sideOf().run];
+  const rows = outcome.rows.filter(({ label, best }, place) => place < 9 || best || label === chosenRun);
+  const [left, right] = [104, 350];
+  const X = (value) => left + ((right - left) * value) / 100;
+  const bottom = 20 * rows.length + 6;
+  svg.setAttribute("viewBox", `0 0 400 ${bottom + 20}`);
+  svg.replaceChildren(...[0, 50, 100].flatMap((value) => [
+    draw("line", { x1: X(value), x2: X(value), y1: 4, y2: bottom, class: "grid" }), draw("text", { x: X(value), y: bottom + 16, "text-anchor": "middle" }, `${value}${value === 100 ? " %" : ""}`)]));
+  rows.forEach(({ label, sampled, greedy, marks }, place) => {
+    const y = 14 + 20 * place;
+    const group = draw("g", { class: label === chosenRun ? "chosen" : "" });
+    group.append(draw("text", { x: 0, y: y + 4 }, label.length > 16 ? `${label.slice(0, 15)}…` : label));
+    if (sampled) {
+      group.append(draw("line", { x1: X(sampled[1]), x2: X(sampled[2]), y1: y, y2: y, class: "whisker" }), draw("circle", { cx: X(sampled[0]), cy: y, r: 5 }),
+        draw("text", { x: 400, y: y + 4, "text-anchor": "end" }, `${Math.round(sampled[0])}${marks[0] ?? ""}`));
+    }
+    if (greedy) group.append(draw("path", { class: "diamond", d: `M${X(greedy[0]) - 5},${y}l5,-5l5,5l-5,5Z` }));
+    svg.append(group);
   });
 };
 
-// ---- finding: the tokens that next and previous step through
+// ---- everything that follows from the state
+let [first, stops, shown] = [null, [], null];
+const refresh = () => {
+  const side = sideOf();
+  const second = learns(side);
+  const stop = stops[state.at] ?? { first: 0, last: 0 };
+  const place = exampleOf(stop.first);
+  const range = windowOf(stop, (first ?? second).shares, second.shares);
+  const rows = [...(first ? [{ side: told.sides[0], ...first }] : []), { side, ...second }].map((row) => ({ ...row, name: row.side.name }));
+  let top = 300 / told.norm.length;
+  for (const { shares } of rows) for (let i = range[0]; i < range[1]; i++) top = Math.max(top, shares[i]);
+  shown = rows;
+  byId("question").textContent = `Example ${told.numbers[place] + 1}${told.prompts[place] ? `: ${told.prompts[place]}` : ""}`;
+  const made = rows.map((row) => rowOf(row.side, row.about));
+  made.forEach((row, at) => drawText(row, stop, range, rows[at].shares, top, at === 0));
+  byId("rows").replaceChildren(...made);
+  byId("place").textContent = `${told.wrong.length ? "wrong step" : "example"} ${state.at + 1} of ${stops.length}`;
+  byId("setting").hidden = !first;
+  byId("setting-is").textContent = hasBand(side) ? `margin m ${tidy(state.margin)}, bandwidth τ ${tidy(state.bandwidth)}` : side.note;
+  drawHeadline(first, second);
+  drawGradient(first, second);
+  drawOutcome();
+  drawDots();
+};
+const set = (changes) => {
+  const before = sideOf();
+  Object.assign(state, changes);
+  if (sideOf() !== before && hasBand(sideOf())) Object.assign(state, { margin: sideOf().margin, bandwidth: sideOf().bandwidth }, changes);
+  for (const [name, [least, most]] of Object.entries(LIMITS)) state[name] = between(state[name], least, most);
+  refresh();
+  const side = sideOf();
+  const moved = (name) => (hasBand(side) && state[name] !== side[name] ? tidy(state[name]) : null);
+  rememberSoon({ method: state.side === usual ? null : side.name, m: moved("margin"), tau: moved("bandwidth"), at: state.at === usualStop ? null : state.at + 1 });
+};
+let [usual, usualStop] = [0, 0];
+const read = () => {
+  const query = chosen();
+  const number = (name, otherwise) => (query.get(name)?.trim() && Number.isFinite(Number(query.get(name))) ? Number(query.get(name)) : otherwise);
+  const named = told.sides.findIndex(({ name }) => name === query.get("method"));
+  state.side = named < (told.base ? 1 : 0) ? usual : named;
+  state.margin = between(number("m", sideOf().margin ?? 0), ...LIMITS.margin);
+  state.bandwidth = between(number("tau", sideOf().bandwidth ?? 1), ...LIMITS.bandwidth);
+  state.at = between(Math.round(number("at", usualStop + 1)) - 1, 0, Math.max(0, stops.length - 1));
+};
+const go = (to) => set({ at: (to + stops.length) % stops.length, whole: false });
 
-const SUSPECT = tokenData.suspect; // score from which an audit takes a token for an error
-const TARGETS = {
-  errors: { name: "likely label errors", test: ({ run }, i) => -run.gap[i] >= SUSPECT * (1 + run.entropy[i]) },
-  band: { name: "tokens in the band m ± τ", test: ({ run, a }, i) => Math.abs(run.gap[i] - a.margin) <= a.bandwidth },
-  matches: { name: "matches of the text", test: (view, i) => view.matches !== null && isMatch(view, i) },
+const listStops = () => {
+  const cells = (values) => values.map((value, place) => make("td", { textContent: value, className: place === 1 ? "" : "number" }));
+  const list = stops.slice(0, 200).map((stop, at) => {
+    const [place, button] = [exampleOf(stop.first), make("button", { type: "button", textContent: told.numbers[exampleOf(stop.first)] + 1 })];
+    button.addEventListener("click", () => {
+      go(at);
+      byId("question").scrollIntoView({ block: "center" });
+    });
+    let worst = stop.first;
+    for (let i = stop.first; i <= stop.last; i++) if (told.nll[i] > told.nll[worst]) worst = i;
+    const about = told.wrong.length ? [stop.written, stop.right, `${(100 * Math.exp(-told.nll[worst])).toPrecision(1)} %`] : [told.prompts[place].slice(0, 120), told.lengths[place], stop.moved.toFixed(2)];
+    const row = make("tr", {}, make("td", { className: "number" }, button));
+    row.append(...(told.wrong.length ? about.map((value, at) => make("td", { textContent: value, className: at ? "number" : "" })) : cells(["", ...about]).slice(1)));
+    return row;
+  });
+  const names = told.wrong.length ? ["example", "written", "right", "the model's probability of the worst digit"] : ["example", "problem", "tokens", "gradient moved, %"];
+  const [wrong, right] = told.doubt ?? [];
+  const apart = !told.doubt ? "" : wrong < right
+    ? `The base model already tells them apart: it doubts every wrong result (gap ${minus(wrong.toFixed(1))} or lower) and no right one (${minus(right.toFixed(1))} or higher).`
+    : `The base model does not tell all of them apart: one wrong result has no gap below ${minus(wrong.toFixed(1))}, and a right one goes down to ${minus(right.toFixed(1))}.`;
+  byId("list").replaceChildren(make("p", { textContent: apart }), make("table", {}, make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { textContent: name, scope: "col" })))), make("tbody", {}, ...list)));
 };
 
-// a text that spans tokens is one match, at the first of them
-const isMatch = ({ matches }, i) => matches[i] === 2;
-
-// tokens that a text touches (2: it begins there), over the joined text of each example, whatever the case; null without a text
-const matchesOf = (store, query) => {
-  if (!query) return null;
-  const hits = new Uint8Array(store.size);
-  store.lower ??= store.texts.map((text) => text.toLowerCase());
-  const wanted = query.toLowerCase();
-  for (const { start, length } of store.examples) {
-    const pieces = Array.from({ length }, (_, place) => store.lower[store.token[start + place]]);
-    const ends = new Uint32Array(length);
-    pieces.reduce((size, piece, place) => (ends[place] = size + piece.length), 0);
-    const text = pieces.join("");
-    let place = 0;
-    for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + 1)) {
-      while (ends[place] <= at) place++;
-      hits[start + place] = 2;
-      for (let i = place + 1; i < length && ends[i - 1] < at + wanted.length; i++) hits[start + i] ||= 1;
+// what the window shows of the example, painted word by word; a page may not turn its own elements into an image
+const copyPicture = async () => {
+  const [frame, scale, edge] = [byId("example"), 2, 16];
+  const box = frame.getBoundingClientRect();
+  const canvas = make("canvas", { width: scale * (box.width + 2 * edge), height: scale * (box.height + 2 * edge) });
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  context.translate(edge - box.left, edge - box.top);
+  context.fillStyle = getComputedStyle(document.body).backgroundColor;
+  context.fillRect(box.left - edge, box.top - edge, box.width + 2 * edge, box.height + 2 * edge);
+  context.textBaseline = "middle";
+  const walker = document.createTreeWalker(frame, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const look = getComputedStyle(node.parentElement);
+    if (node.parentElement.closest("button")) continue;
+    for (const { index, 0: word } of node.data.matchAll(/\S+\s?|\s/g)) {
+      const range = new Range();
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const { left, top, width, height } = range.getBoundingClientRect();
+      if (node.parentElement.classList.contains("t")) {
+        context.fillStyle = look.backgroundColor;
+        context.fillRect(left, top, width, height);
+      }
+      context.fillStyle = look.color;
+      context.font = `${look.fontWeight} ${look.fontSize} ${look.fontFamily}`;
+      context.fillText(word.trimEnd(), left, top + height / 2);
+      if (node.parentElement.classList.contains("bad") && node.parentElement.classList.contains("t")) {
+        context.fillStyle = getComputedStyle(byId("headline").querySelector(".bad")).color;
+        context.fillRect(left, top + height - 2, width, 3);
+      }
     }
   }
-  return hits;
-};
-
-// the tokens of a target, in order
-const tokensOf = (store, view, target) => {
-  const found = [];
-  const looked = { ...view, run: view.run }; // plain properties: a getter is slow
-  eachToken(store, target === "matches" ? { missing: new Set() } : view.run, (i) => { if (TARGETS[target].test(looked, i)) found.push(i); });
-  return found;
-};
-
-const step = (store, view, direction, focus = true) => {
-  const found = view.targets[view.target].filter((i) => !view.texts.isHidden(view.exampleOf(i)));
-  if (found.length === 0) return;
-  const from = view.at ?? -1;
-  const next = direction > 0 ? found.find((i) => i > from) ?? found[0] : found.findLast((i) => i < from) ?? found.at(-1);
-  goTo(store, view, next, focus);
-};
-
-// ---- address, clipboard, CSV
-
-const PREFIX = "t."; // other keys of the address belong to other rooms and are left as they are
-const LIMITS = { margin: [-1000, 1000], bandwidth: [0.001, 1000] };
-const finite = (text) => (text === null || String(text).trim() === "" || !Number.isFinite(Number(text)) ? null : Number(text));
-
-// a setting with changes {method, margin, bandwidth, run, moment}; what is no setting stays as it was
-const changed = (setting, { method, margin = null, bandwidth = null, run = null, moment = null }, runs) => ({
-  method: Object.hasOwn(tokenData.objectives, method ?? "") ? method : setting.method,
-  margin: between(finite(margin) ?? setting.margin, ...LIMITS.margin),
-  bandwidth: between(finite(bandwidth) ?? setting.bandwidth, ...LIMITS.bandwidth),
-  run: runs[finite(run) ?? -1] ? finite(run) : setting.run,
-  moment: moments[finite(moment) ?? -1] ? finite(moment) : setting.moment,
-});
-
-const KEYS = { method: "method", m: "margin", tau: "bandwidth", run: "run", moment: "moment" };
-const readHash = (view, store) => {
-  const query = new URLSearchParams(location.hash.slice(1));
-  const get = (name) => query.get(PREFIX + name);
-  view.a = changed(view.defaults, Object.fromEntries(Object.entries(KEYS).map(([key, field]) => [field, get(key)])), store.runs);
-  view.query = (get("find") ?? "").slice(0, 200);
-  view.target = Object.hasOwn(TARGETS, get("go") ?? "") ? get("go") : null;
-  const at = (get("at") ?? "").split("~").map(finite);
-  const example = store.examples.find(({ number }) => number === at[0]);
-  view.at = example && at[1] >= 0 && at[1] < example.length ? example.start + Math.floor(at[1]) : null;
-};
-
-const writeHash = (view) => {
-  const query = new URLSearchParams(location.hash.slice(1).includes("=") ? location.hash.slice(1) : "");
-  for (const name of [...query.keys()]) if (name.startsWith(PREFIX)) query.delete(name);
-  const put = (name, value, usual) => { if (value !== usual) query.set(PREFIX + name, value); };
-  for (const [key, field] of Object.entries(KEYS)) put(key, view.a[field], view.defaults[field]);
-  put("find", view.query, "");
-  put("go", view.target, view.usual);
-  if (view.at !== null) put("at", `${view.exampleOf(view.at).number}~${view.at - view.exampleOf(view.at).start}`);
-  const text = query.toString();
-  if (text !== location.hash.slice(1)) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
-};
-const writeHashSoon = (view) => { // browsers count how often an address is changed
-  clearTimeout(view.writing);
-  view.writing = setTimeout(() => writeHash(view), 250);
-};
-
-// to the clipboard; where there is none, the text is selected so that a key copies it
-const copyFrom = async (element, say) => {
+  const picture = new Promise((done) => { canvas.toBlob(done, "image/png"); }); // some browsers want to be asked within the click
   try {
-    await navigator.clipboard.writeText(element.textContent);
-    say("Copied.");
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": picture })]);
+    say("The example is in the clipboard, as an image.");
   } catch {
-    getSelection().selectAllChildren(element);
-    element.focus();
-    say("Selected: press Ctrl+C or ⌘C to copy.");
+    download("example.png", await picture);
+    say("Saved as example.png: this browser allows no image in the clipboard.");
   }
 };
 
-const tokensCsv = (store, view) => {
-  const { run, matches } = view;
-  const rows = [["example", "position", "token_id", "text", "category", "run", "nll", "gap", "entropy", "competitor", "weight"]];
-  eachToken(store, run, (i) => {
-    if (matches && !matches[i]) return;
-    const { number, start } = view.exampleOf(i);
-    rows.push([number, i - start, store.ids[store.token[i]], store.texts[store.token[i]], tokenData.categories[store.category[i]], tokenData.runs[view.a.run],
-      tidy(run.nll[i]), tidy(run.gap[i]), tidy(run.entropy[i]), store.texts[run.competitor[i]], tidy(view.weights[i])]);
+const watch = () => {
+  const point = ({ target }) => {
+    const i = target.closest?.("[data-token]")?.dataset.token;
+    if (i === undefined) return;
+    byId("card").textContent = describe(Number(i), shown);
+    for (const span of byId("rows").querySelectorAll("[data-token]")) span.classList.toggle("at", span.dataset.token === i);
+  };
+  for (const kind of ["pointerover", "focusin", "click"]) byId("rows").addEventListener(kind, point);
+  rove(byId("rows"), ".t[tabindex]");
+  rove(byId("toolbar"), "button")(byId("next"));
+  byId("previous").addEventListener("click", () => go(state.at - 1));
+  byId("next").addEventListener("click", () => go(state.at + 1));
+  byId("all").addEventListener("click", () => {
+    byId("list").hidden = !byId("list").hidden;
+    byId("all").setAttribute("aria-expanded", !byId("list").hidden);
+    if (!byId("list").hidden) listStops();
   });
-  return csv(rows);
+  byId("image").addEventListener("click", copyPicture);
+  byId("command").addEventListener("click", () => copyText(commandOf(sideOf())));
+  const choices = told.sides.slice(told.base ? 1 : 0).map((side) => {
+    const input = make("input", { type: "radio", name: "method", value: side.name, checked: side === sideOf() });
+    input.addEventListener("change", () => set({ side: told.sides.indexOf(side) }));
+    return make("label", {}, input, make("span", { textContent: side.name }));
+  });
+  byId("methods").append(...choices);
+  byId("compare").hidden = choices.length < 2;
 };
 
-// ---- drawing: `view` holds all of the state; `refresh` draws what follows from it
-
-const FIGURES = [
-  ["mean weight", ({ meanWeight }) => digits(meanWeight, 4)], ["R_eff", ({ effectiveRatio }) => digits(effectiveRatio, 4)],
-  ["High-Weight (%)", ({ highWeight }) => digits(highWeight, 2)], ["mass below (%)", ({ mass }) => digits(mass[0], 2)],
-  ["mass within (%)", ({ mass }) => digits(mass[1], 2)], ["mass above (%)", ({ mass }) => digits(mass[2], 2)],
-];
-const drawFigures = (result) => {
-  const row = (name, ...cells) => make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells.map((textContent) => make("td", { className: "figure", textContent })));
-  const head = make("tr", {}, ...["by category (%)", "tokens", "gradient"].map((textContent) => make("th", { scope: "col", textContent })));
-  byId("figures").replaceChildren(make("tbody", {}, ...FIGURES.map(([name, show]) => row(name, show(result)))));
-  byId("kinds").replaceChildren(make("thead", {}, head), make("tbody", {}, ...result.categories.map(({ name, tokens, mass }) => row(name, digits(tokens, 1), digits(mass, 1)))));
-};
-
-const refresh = (store, view) => {
-  view.weights = weighAll(store, view.a);
-  view.matches = matchesOf(store, view.query);
-  view.targets = Object.fromEntries(Object.keys(TARGETS).map((name) => [name, tokensOf(store, view, name)]));
-  view.usual = view.matches ? "matches" : view.targets.errors.length ? "errors" : "band";
-  if (view.target === null || (view.target === "matches" && !view.matches)) view.target = view.usual;
-  view.mass = 0;
-  eachToken(store, view.run, (i) => { view.mass += view.weights[i] * view.run.norm[i]; });
-  view.say("");
-  showControls(store, view);
-  view.histogram(store, view.run, view.weights, view.a);
-  drawFigures(diagnose(store, view.run, view.weights, view.a));
-  view.texts.recolour();
-  if (view.shown !== null && view.texts.isHidden(view.exampleOf(view.shown))) hideCard(view);
-  else if (view.shown !== null) showToken(store, view, view.texts.spanOf(view.shown));
-  writeHashSoon(view);
-};
-
-const showControls = (store, view) => {
-  const { a } = view;
-  const methods = document.querySelector(".methods");
-  for (const radio of methods.querySelectorAll("input")) radio.checked = radio.value === a.method;
-  const label = methods.querySelector(":checked").parentNode;
-  methods.scrollLeft = label.offsetLeft - (methods.clientWidth - label.offsetWidth) / 2; // where the row is too long
-  for (const name of ["margin", "bandwidth"]) {
-    byId(name).disabled = !hasBand(a);
-    if (document.activeElement !== byId(name)) byId(name).value = tidy(a[name]);
+const open = async () => {
+  for (const name of ["token", "competitor", "gap", "nll", "norm"]) told[name] = await unpack(told[name]);
+  for (const side of told.sides) if (side.weights) side.weights = await unpack(side.weights);
+  let size = 0;
+  told.starts = told.lengths.map((length) => (size += length) - length);
+  told.marked = new Uint8Array(size);
+  told.wrong = told.wrong.map(([place, from, to, written, right]) => ({ first: told.starts[place] + from, last: told.starts[place] + to, written, right }));
+  for (const { first: from, last: to } of told.wrong) told.marked.fill(1, from, to + 1);
+  if (!told.wrong.length) told.marked.set(told.gap.map((gap) => gap < 0));
+  const [low, high] = spans();
+  told.bins = Uint8Array.from(told.gap, (gap) => between(Math.floor((BINS * (Math.asinh(gap) - low)) / (high - low)), 0, BINS - 1));
+  knobs.margin = makeKnob("margin", "m", (gap) => gap);
+  knobs.bandwidth = makeKnob("bandwidth", "τ", (gap) => Math.abs(gap - state.margin));
+  usual = Math.max(told.base ? 1 : 0, told.sides.findIndex(({ objective }) => objective === "trim"));
+  state.side = usual;
+  Object.assign(state, { margin: sideOf().margin ?? 0, bandwidth: sideOf().bandwidth ?? 1 });
+  const second = learns(sideOf());
+  first = told.base ? learns(told.sides[0]) : null;
+  stops = stopsOf(first ?? second, second);
+  if (told.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
+    const rank = ({ first: from, last: to }) => {
+      const place = exampleOf(from);
+      let share = told.lengths[place] <= LONGEST / 2 ? 1000 : 0;
+      if (told.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
+      for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
+      return share;
+    };
+    usualStop = stops.reduce((best, stop, at) => (rank(stop) > rank(stops[best]) ? at : best), 0);
   }
-  const [at, gate, exponent] = moments[a.moment];
-  byId("moments").hidden = a.method !== "auto-trim" || moments.length < 2;
-  byId("moment").value = a.moment;
-  byId("moment-is").textContent = `${at}: x ${digits(gate, 2)}, a ${digits(exponent, 2)}`;
-  byId("model").value = a.run;
-  if (document.activeElement !== byId("query")) byId("query").value = view.query;
-  for (const [name, found] of Object.entries(view.targets)) {
-    const option = byId("target").querySelector(`[value=${name}]`);
-    option.textContent = `${TARGETS[name].name} (${grouped(found.length)})`;
-    option.hidden = name === "matches" && !view.matches;
-  }
-  byId("target").value = view.target;
-  byId("painted").textContent = `${nameOf(a)} on ${tokenData.runs[a.run]}.`;
-  byId("remark").hidden = view.refused === "";
-  byId("remark").textContent = view.refused;
-  view.refused = "";
-  byId("yaml").textContent = yamlOf(a);
-  byId("command").textContent = commandOf(a);
-};
-
-// ---- controls and keys: each changes `view` and lets it be drawn again
-
-const watchControls = (store, view) => {
-  const set = (changes) => {
-    view.a = changed(view.a, changes, store.runs);
-    refresh(store, view);
-  };
-  const find = (query) => {
-    view.query = query;
-    view.target = null;
-    refresh(store, view);
-  };
-  for (const radio of document.querySelectorAll(".methods input")) radio.addEventListener("change", () => set({ method: radio.value }));
-  for (const name of ["margin", "bandwidth"]) {
-    const input = byId(name);
-    input.addEventListener("input", () => { if (finite(input.value) !== null) set({ [name]: input.value }); }); // else not typed to its end
-    input.addEventListener("change", () => {
-      const [low, high] = LIMITS[name];
-      view.a = changed(view.a, { [name]: input.value }, store.runs);
-      if (finite(input.value) !== view.a[name]) {
-        view.refused = `${name} must be a number from ${low} to ${high}, got ${input.value || "none"}: it is ${tidy(view.a[name])} now.`;
-      }
-      input.value = tidy(view.a[name]);
-      refresh(store, view);
-    });
-  }
-  byId("moment").addEventListener("input", () => set({ moment: byId("moment").value }));
-  byId("model").addEventListener("change", () => set({ run: byId("model").value }));
-  byId("query").addEventListener("input", () => find(byId("query").value));
-  byId("query").addEventListener("keydown", ({ key, shiftKey }) => { if (key === "Enter") step(store, view, shiftKey ? -1 : 1, false); });
-  byId("target").addEventListener("change", () => {
-    view.target = byId("target").value;
-    step(store, view, 1, false);
-  });
-  byId("next").addEventListener("click", () => step(store, view, 1));
-  byId("previous").addEventListener("click", () => step(store, view, -1));
-  byId("to-texts").addEventListener("click", () => byId("pane").querySelector('.t[tabindex="0"]')?.focus());
-  for (const button of document.querySelectorAll("#side [data-copy]")) button.addEventListener("click", () => copyFrom(byId(button.dataset.copy), view.say));
-  byId("copy-link").addEventListener("click", () => {
-    writeHash(view);
-    byId("link").hidden = false;
-    byId("link").textContent = location.href;
-    copyFrom(byId("link"), view.say);
-  });
-  byId("csv-tokens").addEventListener("click", () => download("tokens.csv", "text/csv", tokensCsv(store, view)));
-  byId("svg").addEventListener("click", () => download("gaps.svg", "image/svg+xml", standaloneSvg(byId("histogram").firstChild)));
-  document.addEventListener("trimsft:setting", ({ detail }) => set({ ...detail, method: detail.objective }));
-
-  const help = byId("help");
-  byId("help-button").addEventListener("click", () => help.showModal());
-  byId("help-close").addEventListener("click", () => help.close());
-  const nudge = (name, by) => { if (hasBand(view.a)) set({ [name]: Math.round((view.a[name] + by) * 100) / 100 }); };
-  const keys = {
-    "/": () => { byId("query").focus(); byId("query").select(); },
-    "?": () => help.showModal(),
-    n: () => step(store, view, 1), p: () => step(store, view, -1),
-    "[": () => nudge("margin", -0.1), "]": () => nudge("margin", 0.1),
-    "{": () => nudge("bandwidth", -0.1), "}": () => nudge("bandwidth", 0.1),
-    i: () => view.copyPicture(view.exampleOf(view.at ?? 0)),
-    Escape: () => { // one thing at a time
-      if (view.query) {
-        byId("query").value = "";
-        find("");
-      } else hideCard(view);
-    },
-  };
-  Object.keys(tokenData.objectives).forEach((method, place) => { keys[place + 1] = () => set({ method }); });
-  // inside the viewer, wherever nothing is typed
-  byId("viewer").addEventListener("keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented || help.open) return;
-    const typing = event.target.closest?.('input:not([type="radio"], [type="range"]), select');
-    if ((typing && event.key !== "Escape") || !Object.hasOwn(keys, event.key)) return;
-    event.preventDefault();
-    keys[event.key]();
-  });
-  return set;
-};
-
-const startViewer = async () => {
-  const store = await openStore();
-  const first = store.runs.findIndex((run) => run !== null);
-  if (first < 0) return;
-  const starts = store.examples.map(({ start }) => start);
-  const view = {
-    defaults: { method: "trim", margin: tokenData.parameters.margin, bandwidth: tokenData.parameters.bandwidth, run: first, moment: moments.length - 1 },
-    get run() { return store.runs[this.a.run]; },
-    matches: null, refused: "", shown: null, usual: null,
-    exampleOf: (i) => store.examples[starts.findLastIndex((start) => start <= i)],
-    say: (words) => {
-      byId("said").textContent = words;
-      clearTimeout(view.silence);
-      if (words) view.silence = setTimeout(() => view.say(""), 8000);
-    },
-    copyPicture: (example) => copyPicture(store, view, example),
-  };
-  readHash(view, store);
-  byId("model").append(...tokenData.runs.map((label, number) => make("option", { value: number, textContent: label, disabled: !store.runs[number] })));
-  byId("target").append(...Object.keys(TARGETS).map((value) => make("option", { value })));
-  for (const words of document.querySelectorAll("#written, #tokens .written")) words.remove();
+  read();
+  watch();
   byId("viewer").hidden = false;
-  view.weights = weighAll(store, view.a);
-  view.texts = makeTexts(store, view);
-  const set = watchControls(store, view);
-  view.histogram = makeHistogram(byId("histogram"), set);
-  watchTokens(store, view);
-  refresh(store, view);
-  if (view.at !== null) goTo(store, view, view.at);
-  window.addEventListener("hashchange", () => {
-    const before = view.at;
-    if (!location.hash.slice(1).includes("=")) return; // a link to a section
-    readHash(view, store);
-    refresh(store, view);
-    if (view.at !== null && view.at !== before) goTo(store, view, view.at);
+  refresh();
+  addEventListener("hashchange", () => {
+    read();
+    for (const input of document.querySelectorAll("#methods input")) input.checked = input.value === sideOf().name;
+    refresh();
   });
-  performance.mark("tokens-ready");
   document.documentElement.dataset.tokens = "ready";
 };
-
-if (tokenData.examples) startViewer();
+if (told) open();
+else {
+  drawOutcome();
+  drawDots();
+}

@@ -1,0 +1,274 @@
+"""Tokens of the page: the first examples of the base, what SFT and each method make of them, and their wrong steps.
+
+The base is the first run with a table that no training is known of: its logits are those before a training. Without
+one, the tokens are those of the first run that has a table, and only its own objective is shown.
+
+{"base": true, "model": "Base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
+ "texts": [" the", ...], "token": packed, "competitor": packed,          indexes into the texts, token after token
+ "gap": packed, "nll": packed, "norm": packed, "range": [-16, 27],
+ "steps": 318, "wrong": [[example, from, to, "16 * 3 = 34", "48"], ...], "doubt": [-5.0, -0.9],
+ "sides": [{"name": "SFT", "objective": "sft", "run": "SFT", "note": ""}, {"name": "TrimSFT", "margin": 1.5, ...}]}
+
+A side has margin and bandwidth where the script computes its weights, `weights` (packed) where Python did. A packed
+array is {"low", "step", "root", "bytes", "data"}: value = low + q step, or (q step)^2; all first (lowest) bytes of q
+stand before all second ones, which deflates better; zlib format; base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.data.templates import SYSTEM_PROMPT
+from trimsft.data.visible import shortened, visible
+from trimsft.errors import UsageError
+from trimsft.grading.steps import arithmetic_steps
+from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
+from trimsft.report.course import ENDED
+from trimsft.report.runs import Run, base_of
+from trimsft.runs.parsing import checked
+from trimsft.runs.secrets import without_folders
+from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
+from trimsft.tokens.table import TokenTable, read_token_table
+
+EXAMPLES = 200
+LONGEST = 4000  # tokens of one example
+MOST = 250_000  # tokens of all of them
+PROMPT = 300  # characters of a prompt
+BANDED = ("trim", "trim-e", "trim-h")  # their weights are computed by the script
+USUAL = ("dft", "trim", "auto-trim")  # what SFT is compared with where nothing was trained
+_MATTERS = 0.5  # percent of some side's gradient; wrong steps with less are no story, or the text means something else
+_NOTES = {"sft": "every token counts the same", "dft": "weight p"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """An objective that is shown."""
+
+    objective: str
+    weigher: Objective
+    run: str | None  # the first run that was trained with it, by label
+    name: str = ""
+
+
+def token_parts(
+    runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """Return the data of the tokens, and rows of the table of weights; None where no run has a table.
+
+    Args:
+        objectives: names of those that are weighed beside those of the runs; one's own are loaded.
+    """
+    base = base_of(runs)
+    run = base or next((run for run in runs if run.table), None)
+    if run is None or run.table is None:
+        return None
+    sides = sides_of(runs if base else [run], parameters, objectives)
+    if base is None:  # what SFT would do to a trained model is nobody's question
+        unknown = Side("sft", _made("sft", parameters), None, run.label)
+        own = next((side for side in sides if side.run), unknown)
+        sides = [own, *(side for side in sides if side.objective in objectives and side is not own)]
+    table = read_token_table(run.tokens_path, examples=run.table.first_examples(EXAMPLES))
+    rows = _shown_rows(table)
+    here = np.concatenate(rows)
+    names, token, competitor = _vocabulary(table, here)
+    weights = {side.name: weights_of(side.weigher, table)[here] for side in sides}
+    prompts, numbers = table.metadata.get("prompts", []), [int(table["example"][one[0]]) for one in rows]
+    steps = _steps(table, rows)
+    mass = [weights[side.name] * table["gradient_norm"][here] for side in sides]
+    if not _matter(steps["wrong"], [len(one) for one in rows], mass):
+        steps = {"steps": 0, "wrong": [], "doubt": None}
+    low, high = np.quantile(table["gap"][here].astype(np.float64), [0.001, 0.999])
+    data = {
+        "base": base is not None,
+        "model": visible(run.label),
+        "path": visible(without_folders(str(table.metadata.get("model", "")))),
+        "numbers": numbers,
+        "lengths": [len(one) for one in rows],
+        "prompts": _prompts([prompts[number] if number < len(prompts) else "" for number in numbers]),
+        "texts": names,
+        "token": packed(token),
+        "competitor": packed(competitor),
+        "gap": packed(table["gap"][here]),
+        "nll": packed(table["nll"][here], root=True),
+        "norm": packed(table["gradient_norm"][here], root=True),
+        "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
+        "sides": [_side_data(side, weights[side.name]) for side in sides],
+        **steps,
+    }
+    band = {name: parameters[name] for name in ("margin", "bandwidth")}
+    return {
+        "data": data,
+        "about": _about(run, table, rows),
+        "weights": [(visible(side.name), diagnose(run.table, side.weigher, **band)) for side in sides],
+        "model": run.label,
+    }
+
+
+def _about(run: Run, table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> str:
+    count = run.table.example_count if run.table else 0
+    shown = f"{len(rows)} of {count:,}" if len(rows) < count else f"{count:,}"
+    left_out = len(table) - sum(map(len, rows))
+    cut = f", of which {left_out:,} tokens at their ends are not shown" if left_out and len(rows) == count else ""
+    return visible(f"{shown} examples, logits of {run.label}{cut}")
+
+
+def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
+    """Return the rows of each example that is shown."""
+    rows, total = [], 0
+    for number in np.unique(table["example"]).tolist():
+        rows.append(np.flatnonzero(table["example"] == number)[:LONGEST])
+        total += len(rows[-1])
+        if total >= MOST:
+            break
+    return rows
+
+
+def _vocabulary(table: TokenTable, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the texts of all tokens and competitors, and the place of each among them."""
+    ids = np.concatenate([table["token_id"][rows], table["competitor_id"][rows]])
+    _, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    texts = []
+    for at in first.tolist():
+        column = "text" if at < len(rows) else "competitor_text"
+        texts.append(shortened(table.texts[column][rows[at % len(rows)]], visible))
+    return texts, places[: len(rows)], places[len(rows) :]
+
+
+def _prompts(prompts: Sequence[str]) -> list[str]:
+    """Return the questions as far as they fit, without what a template puts before and after each of them."""
+    bare = [" ".join(prompt.replace(SYSTEM_PROMPT, "").split()) for prompt in prompts]
+    if len(bare) > 1:
+        before = _shared(bare).rpartition(" ")[0]
+        after = _shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
+        bare = [one[len(before) : len(one) - len(after)].strip() or one for one in bare]
+    return [visible(one if len(one) <= PROMPT else f"… {one[-PROMPT:]}") for one in bare]
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """Return what all of them begin with."""
+    first, last = min(texts), max(texts)  # any other lies between them
+    ends = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    return first[: next(ends, len(first))]
+
+
+# ---- wrong steps
+
+
+def _steps(table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
+    """Return how many arithmetic steps there are, the wrong digits of those that do not hold, and how low gaps lie.
+
+    `doubt` is the lowest gap that every wrong result has or goes below, and the lowest that a right one has.
+    """
+    count, wrong = 0, []
+    doubted: list[float] = []
+    held = [np.inf]
+    for place, own in enumerate(rows):
+        # tokens that were masked in between end a text
+        apart = np.diff(table["position"][own], prepend=-1) > 1
+        texts = [("\n" if cut else "") + table.texts["text"][row] for row, cut in zip(own, apart, strict=True)]
+        ends = np.cumsum([len(text) for text in texts])
+        for step in arithmetic_steps("".join(texts)):
+            first, last = (int(np.searchsorted(ends, at, side="right")) for at in (step.result[0], step.result[1] - 1))
+            lowest = float(table["gap"][own[first : last + 1]].min())
+            count += 1
+            (held if step.holds else doubted).append(lowest)
+            if step.wrong_from is not None:
+                begin = int(np.searchsorted(ends, step.wrong_from, side="right"))
+                wrong.append([place, begin, last, visible(step.text), visible(step.right)])
+    doubt = [max(doubted), min(held)] if doubted and np.isfinite(min(held)) else None
+    return {"steps": count, "wrong": wrong, "doubt": doubt}
+
+
+def _matter(wrong: Sequence[Sequence[Any]], lengths: Sequence[int], mass: Sequence[NDArray[np.float64]]) -> bool:
+    starts = np.cumsum([0, *lengths])
+    about = [at for place, first, last, *_ in wrong for at in range(starts[place] + first, starts[place] + last + 1)]
+    return any(100 * one[about].sum() >= _MATTERS * one.sum() > 0 for one in mass)
+
+
+# ---- the objectives that are shown
+
+
+def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()) -> list[Side]:
+    """Return SFT, then each setting that a run was trained with, those that are asked for, and TrimSFT in any case."""
+    known: dict[str, Side] = {}
+    for run in runs:
+        if run.objective is not None and (weigher := _weigher(run, parameters, objectives)) is not None:
+            known.setdefault(repr(weigher), Side(run.objective, weigher, run.label))
+    missing = ["sft", *objectives] if known else ["sft", *USUAL, *objectives]
+    for name in [*missing, "trim"]:
+        if not any(side.objective == name for side in known.values()):
+            known[name] = Side(name, _made(name, parameters), None)
+    sides = sorted(known.values(), key=lambda side: side.objective != "sft")
+    names = [side.objective for side in sides]
+    return [
+        replace(side, name=side.run if side.run and names.count(side.objective) > 1 else display_name(side.objective))
+        for side in sides
+    ]
+
+
+def _weigher(run: Run, parameters: Mapping[str, float], objectives: Sequence[str]) -> Objective | None:
+    """Return the objective by which a run weighs tokens; None where the page cannot say."""
+    name = run.objective or ""
+    if name not in PAPER_OBJECTIVES:
+        made = _made(name, parameters) if name in (*OBJECTIVES, *objectives) else None
+        try:
+            return made if made and run.table and len(weights_of(made, run.table)) else None
+        except UsageError:  # it needs what no table has
+            return None
+    config = None if run.folder.is_file() else run.directory.read_config()
+    if config is None:  # its label alone names the objective
+        return objective_of(name, parameters)
+    given = {key: config[key] for key in PARAMETERS if config.get(key) is not None}
+    return objective_of(name, checked(dict[str, float], given, where=str(run.directory.config_path)))
+
+
+def _made(name: str, parameters: Mapping[str, float]) -> Objective:
+    if name == "auto-trim":
+        return ENDED
+    return objective_of(name, parameters) if name in PAPER_OBJECTIVES else make_objective(name)
+
+
+def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "name": visible(side.name),
+        "objective": side.objective,
+        "run": side.run and visible(side.run),
+    }
+    values = vars(side.weigher) if hasattr(side.weigher, "__dict__") else {}
+    if side.objective in BANDED:
+        return data | {name: float(values[name]) for name in ("margin", "bandwidth")}
+    given = ", ".join(f"{name} {values[name]:g}" for name in PARAMETERS if name in values)
+    return (
+        data
+        | {"note": _NOTES.get(side.objective, given)}
+        | ({} if side.objective == "sft" else {"weights": packed(weights)})
+    )
+
+
+# ---- packed arrays; values that are not finite become the largest of their sign, NaN becomes 0
+
+
+def packed(values: NDArray[Any], *, root: bool = False) -> dict[str, Any]:
+    """Pack whole numbers as they are, others with 65,536 levels; `root` is fine near 0."""
+    if np.issubdtype(values.dtype, np.integer):
+        low, step, width, whole = 0.0, 1.0, 3, values
+    else:
+        finite = np.nan_to_num(values.astype(np.float64), posinf=1e6, neginf=-1e6)
+        scaled = np.sqrt(np.clip(finite, 0, None)) if root else finite
+        low = 0.0 if root else float(scaled.min(initial=0.0))
+        step, width = float(scaled.max(initial=0.0) - low) / 65_535 or 0.5, 2
+        whole = np.round((scaled - low) / step)
+    planes = np.ascontiguousarray(whole.astype("<u4")).view(np.uint8).reshape(-1, 4)[:, :width].T
+    return {"low": low, "step": step, "root": root, "bytes": width, "data": deflated(planes.tobytes())}
+
+
+def deflated(content: bytes) -> str:
+    """Return bytes as text for the script."""
+    return base64.b64encode(zlib.compress(content, 6)).decode()

@@ -1,0 +1,224 @@
+"""Scores and answers on the page: the same figures as the commands, the list of problems, and nothing lost silently."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.report.page.browser import Browser, wait
+from tests.report.page.pages import ATTACK, BETTER, EASY, HARD, HIDDEN, make_evaluated, make_three, page_of, texts
+from trimsft.evaluate.scores import load_run, macro
+from trimsft.report import CompareSettings, compare
+from trimsft.report.page import answers as module
+from trimsft.report.page.answers import votes_of
+from trimsft.report.page.build import write_report
+from trimsft.report.runs import Grade, Written, read_run
+
+
+@pytest.fixture
+def runs(tmp_path) -> dict[str, Path]:
+    return make_three(tmp_path)
+
+
+# ---- scores
+
+
+def test_scores_and_arrows_are_those_of_the_commands(tmp_path) -> None:
+    runs = {}
+    for label, words in (("Base", "2 2"), ("SFT", "2 1"), ("TrimSFT", "1 1")):
+        for name in ("easy", "hard"):
+            make_evaluated(tmp_path / label, name, {f"{name}{n}": words for n in range(12)}, greedy="1")
+        runs[label] = tmp_path / label
+    read = page_of(tmp_path, runs)
+    rows = [row for row in read.rows if row[0] == "TrimSFT" and len(row) == 4]
+    for row, metric in zip(rows, ("average", "greedy", "pass@2", "majority@2"), strict=True):
+        scores = load_run(runs["TrimSFT"])
+        exact = [*(one.interval(metric) for one in scores), macro(scores, metric)]
+        compared = compare(CompareSettings(runs=(runs["SFT"], runs["TrimSFT"]), metric=metric)).comparisons
+        for cell, interval, one in zip(row[1:], exact, compared, strict=True):
+            mark = " ↑" if one.significant else ""
+            assert cell == f"{100 * interval.value:.1f}{mark} {100 * interval.low:.1f} to {100 * interval.high:.1f}"
+    assert "↑" in rows[0][3] and "↑" not in rows[1][3]
+    (difference,) = [row for row in read.rows if row[0] == "TrimSFT" and len(row) == 5]
+    assert difference[1].startswith("+50.0 ") and difference[1].endswith("p < 0.001")
+    assert read.data["outcome"]["rows"][2]["marks"] == [" ↑", ""]
+
+
+def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
+    objectives = ["base", "sft", "dft", "trim", "fsft", "sft", "trim-e", "trim-h", "trim", "base"]
+    runs = {f"{place}-{name}": tmp_path / f"{place}" for place, name in enumerate(objectives)}
+    for run, name in zip(runs.values(), objectives, strict=True):
+        right = "3 3" if name in ("base", "sft") else "1 1"
+        make_evaluated(run, "easy", {f"e{n}": right for n in range(12)}, greedy="1")
+        (run / "config.yaml").write_text("seed: 0" if name == "base" else f"objective: {name}")
+    read = page_of(tmp_path, runs)
+    assert "significantly above or below 1-sft on the same problems" in read.words
+    marks = [row["marks"][0] for row in read.data["outcome"]["rows"]]
+    assert [mark == " ↑" for mark in marks] == [name not in ("base", "sft") for name in objectives]
+
+
+def test_sft_at_its_best_temperature_is_a_row_of_its_own(tmp_path, runs) -> None:
+    for run, share in ((runs["Base"], 0.2), (runs["SFT"], 0.9), (runs["TrimSFT"], 0.6)):
+        for path in run.glob("eval/*/scores.json"):
+            content = json.loads(path.read_text())
+            for problem in content["per_problem"]:
+                problem |= {"correct_at": {"0.3": round(4 * share)}, "samples_at": 4}
+            at = {"0.3": {"value": round(4 * share) / 4, "low": 0.1, "high": 1.0}}
+            path.write_text(json.dumps(content | {"at_temperature": at, "temperature_samples": 4, "temperature": 1.0}))
+    read = page_of(tmp_path, runs)
+    last = read.data["outcome"]["rows"][-1]
+    assert (last["label"], last["best"], last["sampled"][0]) == ("SFT at T=0.3", "0.3", 100.0)
+    (chart,) = read.data["charts"]["temperatures"]
+    assert chart["lines"]["SFT"][1:] == [[0.3, 100.0], [1.0, 37.5]]
+    assert any(row[0] == "SFT" and row[-1].startswith("100.0 ") for row in read.rows)
+
+
+def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, runs) -> None:
+    settings = runs["SFT"] / "eval/easy/settings.json"
+    settings.write_text(json.dumps({"sampling": {"temperature": 0.6}}))
+    scores = runs["TrimSFT"] / "eval/easy/scores.json"
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"grader": {"kind": "qwen", "version": "1"}}))
+    problems = runs["TrimSFT"] / "eval/hard/problems.jsonl"
+    problems.write_text(problems.read_text().replace("h0?", "another?"))
+    (tmp_path / "none").mkdir()
+    part = make_evaluated(tmp_path / "part", "easy", BETTER)
+    read = page_of(tmp_path, {**runs, "None": tmp_path / "none", "Part": part})
+    for note in (
+        "Not all were graded alike (qwen 1, strict 1)",
+        "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be due to that.",
+        "TrimSFT was graded by qwen 1, Base by strict 1",
+        "TrimSFT was asked other problems than Base under the same ids: hard.",
+        "Not evaluated: None.",
+        "Part has no average: it was not evaluated on hard.",
+    ):
+        assert note in read.words
+    marks = {row["label"]: row["marks"][0] for row in read.data["outcome"]["rows"]}
+    assert marks == {"Base": "", "SFT": None, "TrimSFT": None, "Part": None}
+    h0 = next(row for row in read.answers["problems"] if row[2] == "h0" and row[3])
+    assert h0[5] is None  # TrimSFT was asked another h0
+
+
+# ---- votes and texts
+
+
+def test_votes_by_hand(three) -> None:
+    samples = sorted(read_run("Base", three["Base"]).samples("easy", ["e1"]), key=lambda one: one.sample)
+    votes, clusters, recorded = votes_of(samples)
+    assert [sample.sample for sample in samples] == [-1, 0, 1, 2, 3] and recorded
+    assert sorted((vote.answer, vote.size, vote.right, vote.wins) for vote in votes) == [
+        ("1", 1, True, False),
+        ("7", 2, False, True),
+    ]
+    number = [vote.answer for vote in votes].index("7")
+    assert clusters == [None, 1 - number, number, number, None]
+
+
+def test_grades_that_contradict_themselves_are_no_votes() -> None:
+    for grades in ([Grade(answer=None, cluster=3)], [Grade(answer="1", cluster=0), Grade(answer="1", cluster=1)]):
+        samples = [Written("p", number, "t", grade=grade) for number, grade in enumerate(grades)]
+        _, clusters, recorded = votes_of(samples)
+        assert not recorded and set(clusters) == {None if grades[0].answer is None else 0}
+    assert votes_of([]) == ([], [], True)
+
+
+def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
+    whole = page_of(tmp_path, three)
+    assert set(whole.answers["answers"]) == set("01234") and "left out" not in whole.words
+    monkeypatch.setattr(module, "BUDGET", 60)
+    some = page_of(tmp_path, three)
+    assert set(some.answers["answers"]) == {"1"}  # e1 changed most
+    assert "The texts of 4 of 5 problems are left out, those that changed least." in some.words
+    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "BUDGET", 60_000)
+    assert set(page_of(tmp_path, three).answers["answers"]) == {"1", "2"}
+
+
+# ---- in a browser
+
+
+@pytest.fixture
+def opened(browser, page) -> Browser:
+    return answers(browser, page)
+
+
+def answers(browser: Browser, page: Path, fragment: str = "tab=answers") -> Browser:
+    browser.open(page, "#" + fragment)
+    wait(lambda: browser.run("return document.documentElement.dataset.answers === 'ready'"))
+    return browser
+
+
+def choose(browser: Browser, place: int, value: object) -> None:
+    browser.run(
+        "const s = document.querySelectorAll('#pair select')[arguments[0]]; s.value = arguments[1];"
+        "s.dispatchEvent(new Event('change'))",
+        place,
+        str(value),
+    )
+
+
+def test_problems_in_a_line_each_with_the_step_that_differs(opened) -> None:
+    counts = "4 of 5 problems changed: 3 got more samples right, 1 fewer; the greedy result of 3 changed."
+    assert opened.text("counts") == counts
+    lines = texts(opened, ".problem")
+    right, wrong = "Since $x^2=1$ it is \\boxed{1}, for \\$5.", "✗ \\boxed{2}, for \\$5."
+    assert lines[0] == f"1 → 3 of 4{right} {wrong}e1?"
+    assert [line.split(" of")[0] for line in lines] == ["1 → 3", "1 → 3", "4 → 3", "0 → 1"]
+    for only, names in {"gained": ["e1", "e2", "h0"], "lost": ["e0"], "all": ["e1", "e2", "e0", "h0", "h1"]}.items():
+        choose(opened, 2, only)
+        assert [line.split("?")[0][-2:] for line in texts(opened, ".problem")] == names
+    choose(opened, 0, 0)
+    choose(opened, 1, 0)
+    choose(opened, 2, "changed")
+    assert texts(opened, ".problem") == [] and opened.text("opened") == "None." and opened.console() == []
+
+
+def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
+    before, after = opened.run(
+        "return [...document.querySelectorAll('.side')]"
+        ".map(s => [...s.querySelectorAll('h3, .note, .votes > p, .grade')].map(e => e.textContent))"
+    )
+    assert "|".join(before) == (
+        "SFT|1 of 4 right|✗ greedy: wrong, 10 tokens|✗ 2 votes for 7 (wins)|✗ sample 2: wrong, 10 tokens|"
+        "✗ sample 3: wrong, 10 tokens|✓ 1 vote for 1|✓ sample 1: correct, 10 tokens|1 sample without an answer|"
+        "✗ sample 4: no answer, 100 tokens"
+    )
+    assert after[3:5] == ["✓ 3 votes for 1 (wins)", "✓ samples 1, 2, 3, word for word the same: correct, 10 tokens"]
+    assert opened.run("return document.querySelectorAll('.side math').length") > 4
+    assert texts(opened, ".side .written")[0] == "Since x2=1 it is 2, for $5."
+
+
+def test_lines_by_keys_and_the_address_keeps_what_is_open(opened, page) -> None:
+    opened.run("document.querySelector('.problem').focus()")
+    opened.press("ArrowDown")
+    opened.press("Enter")
+    wait(lambda: opened.run("return location.hash") == "#tab=answers&problem=easy%2F3")
+    answers(opened, page, "tab=answers&problem=easy/1&a=Base&only=lost")
+    assert texts(opened, "[aria-current]")[0].startswith("4 → 3 of 4")
+    assert opened.run("return [...document.querySelectorAll('#pair select')].map(s => s.value)") == ["0", "2", "lost"]
+
+
+def test_texts_that_are_not_there_are_said_and_not_called_left_out(browser, tmp_path) -> None:
+    for label, words in (("a", EASY), ("b", BETTER)):
+        make_evaluated(tmp_path / label, "easy", words)
+    (tmp_path / "a/eval/easy/samples.jsonl").unlink()
+    runs = {"A": tmp_path / "a", "B": tmp_path / "b"}
+    answers(browser, write_report(tmp_path / "report.html", runs, title="t"))
+    assert browser.text("counts").startswith("3 of 3 problems changed")
+    assert texts(browser, ".side .note")[0].startswith("Its texts are not on this page")
+    assert "A: counts of every problem, but no texts on easy, since samples.jsonl is missing" in browser.text("answers")
+
+
+def test_hostile_answers_stay_text(browser, tmp_path) -> None:
+    for label, words in (("a", EASY), ("b", HARD)):
+        written = {f"{ATTACK}{place}": text for place, text in enumerate(words.values())}
+        make_evaluated(tmp_path / label, "easy", written, text=f"${ATTACK}$ {ATTACK}", problem=ATTACK + "%s")
+    runs = {ATTACK: tmp_path / "a", "=cmd()": tmp_path / "b"}
+    answers(browser, write_report(tmp_path / "report.html", runs, title="t"))
+    choose(browser, 2, "all")
+    before = browser.run("return document.querySelectorAll('script, style, img, svg, iframe').length")
+    browser.run("for (const line of document.querySelectorAll('.problem')) line.click()")
+    assert browser.run("return document.querySelectorAll('.answer').length") > 3
+    assert browser.run("return document.querySelectorAll('script, style, img, svg, iframe').length") == before
+    shown = browser.run("return document.body.textContent")
+    assert not set(shown) & HIDDEN and "⟨U+202E⟩" in shown
+    assert browser.run("return window.attacked ?? null") is None and browser.console() == []

@@ -1,0 +1,218 @@
+"""The page as a file: what it holds of runs, says of its own making, and cannot be made to hold."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.report.page.pages import (
+    HIDDEN,
+    HOSTILE,
+    HOSTILE_TEXTS,
+    Page,
+    make_eval,
+    make_evaluated,
+    make_telemetry,
+    page_of,
+    unpack,
+)
+from tests.tokens.tiny import make_table
+from trimsft.errors import RunError, UsageError
+from trimsft.objectives import TrimSFT
+from trimsft.report.page import tokens
+from trimsft.report.page.build import write_report
+from trimsft.report.page.tokens import packed
+from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.table import read_token_table
+
+TEXTS = [["a", "b"], ["c", "d", "e"]]
+
+
+def table(path: Path, texts=TEXTS, **facts) -> Path:
+    """A token table whose metadata says so."""
+    make_table(path, texts, prompts=tuple(f"P{n}?" for n in range(len(texts))))
+    content = pq.read_table(path)
+    how = {"template": "chat", "system_prompt": None, "max_length": None}
+    metadata = json.loads(content.schema.metadata[b"trimsft"]) | how | facts
+    pq.write_table(content.replace_schema_metadata({b"trimsft": json.dumps(metadata)}), path)
+    return path
+
+
+# ---- what it cannot be made to hold
+
+
+def test_nothing_is_loaded_and_only_its_own_style_and_script_are_allowed(page) -> None:
+    read = Page(page.read_text(encoding="utf-8"))
+    policy = next(a["content"] for tag, a in read.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
+    addresses = re.findall(r"https?://[^\s\"'<]+", read.html)
+    assert {address.split("/")[2] for address in addresses} == {"www.w3.org"}  # namespaces
+    loading = {"src", "srcset", "data", "action", "poster", "background"}
+    for tag, attributes in read.elements:
+        assert not loading & attributes.keys(), tag
+        assert tag not in ("link", "iframe", "object", "embed", "img", "base", "form")
+        assert "style" not in attributes and not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(ids) > 30 and sorted(ids) == sorted(set(ids))
+    assert read.tabs == ["#tokens", "#scores", "#answers", "#details"]
+
+
+def test_hostile_text_stays_text(tmp_path) -> None:
+    """The page has the elements that a page of plain texts has."""
+    pages = []
+    for kind, texts in (("plain", ["word"] * len(HOSTILE_TEXTS)), ("hostile", HOSTILE_TEXTS)):
+        written = "".join(texts).replace("%", "")
+        labels = ["Base", *(HOSTILE if kind == "hostile" else map(str, range(len(HOSTILE))))]
+        runs = {label: tmp_path / kind / str(place) for place, label in enumerate(labels)}
+        for number, run in enumerate(runs.values()):
+            answers = {
+                f"{written}{n}": words for n, words in enumerate(("1 2 2 1", "1 1 1 1" if number else "2 2 2 2"))
+            }
+            make_evaluated(run, "easy", answers, text=written, problem=f"{written}%s")
+            make_table(run / "tokens.parquet", [texts * 2], prompts=(" ".join(texts),))
+        pages.append(page_of(tmp_path / kind, runs, texts[0], settings={texts[1]: HOSTILE[5]}))
+    plain, read = pages
+    assert [tag for tag, _ in read.elements] == [tag for tag, _ in plain.elements]
+    attributes = [[one.keys() for _, one in each.elements] for each in pages]
+    assert attributes[0] == attributes[1]
+    assert [tag for tag, _ in read.elements].count("script") == 2  # one runs, one holds data
+    assert "{{ 7 * 7 }}" in read.text and not set(read.html) & HIDDEN
+    assert "⟨U+202E⟩right⟨U+2066⟩to⟨U+200B⟩left⟨U+0000⟩⟨U+001B⟩[31m⟨U+D800⟩" in read.text
+    assert HOSTILE[0] in read.data["tokens"]["texts"]
+    assert not set(json.dumps(read.answers, ensure_ascii=False)) & HIDDEN
+
+
+def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
+    """It is made to be shared; what lies where is known by the last part of its path."""
+    runs = {label: make_evaluated(tmp_path / label, "easy", {"e0": "1 1"}) for label in ("a", "b")}
+    table(runs["a"] / "tokens.parquet", model=str(tmp_path / "models/base"))
+    (runs["b"] / "manifest.json").write_text(json.dumps({"command": f"{tmp_path}/__main__.py --out={tmp_path}/b x/y"}))
+    read = page_of(tmp_path, runs, settings={"data": str(tmp_path / "rows.jsonl")}, title="t")
+    assert str(tmp_path) not in read.html and read.data["tokens"]["path"] == "base"
+    assert read.facts["data"] == "rows.jsonl" and read.facts["command of b"] == "__main__.py --out=b x/y"
+    assert read.facts["run a"] == "a; tokens of base, 2 rows, template chat"
+
+
+def test_what_cannot_be_read_is_named(tmp_path) -> None:
+    with pytest.raises(ValueError, match="runs: there are none"):
+        write_report(tmp_path / "r.html", {}, title="")
+    with pytest.raises(RunError, match=r"'SFT'.* run directory"):
+        write_report(tmp_path / "r.html", {"SFT": tmp_path / "no"}, title="")
+    make_eval(tmp_path / "half", "lab-easy", [1])
+    for wrong in ("many", True, None, float("nan"), 0):
+        with pytest.raises(ValueError, match="bandwidth: must be a finite number > 0, got"):
+            page_of(tmp_path, {"Half": tmp_path / "half"}, settings={"bandwidth": wrong})
+    (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
+    with pytest.raises(RunError, match=r"scores.json: invalid JSON"):
+        page_of(tmp_path, {"Half": tmp_path / "half"})
+
+
+# ---- what it says where something is missing
+
+
+def test_a_page_says_which_command_gives_what_it_lacks(tmp_path) -> None:
+    (tmp_path / "empty").mkdir()
+    read = page_of(tmp_path, {"Nothing": tmp_path / "empty"})
+    assert "No scores yet: trimsft eval RUN" in read.words and "trimsft tokens RUN --data" in read.words
+    assert read.tabs == ["#tokens", "#details"]
+    make_table(tmp_path / "empty" / "tokens.parquet", [])
+    assert "trimsft tokens RUN --data" in page_of(tmp_path, {"Nothing": tmp_path / "empty"}).words
+
+
+def test_one_trained_run_is_told_by_its_training_log(tmp_path) -> None:
+    """Nobody would train it once more by SFT, and nothing is known of before the training but the log."""
+    run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
+    make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
+    read = page_of(tmp_path, {"mine": run})
+    assert "mine would at first have written 20.8 % of its training tokens differently, and 20.8 % in" in read.words
+    data = read.data["tokens"]
+    assert not data["base"] and [side["name"] for side in data["sides"]] == ["TrimSFT"]
+
+
+def test_what_was_run_and_what_is_not_all_there(tmp_path) -> None:
+    cut = {"rows_cut": 3, "tokens_cut": 1204, "rows_lost": 1}
+    runs = {
+        "A": table(tmp_path / "a.parquet", max_length=64, cut=cut),
+        "Same": table(tmp_path / "same.parquet", max_length=64),
+        "Other": table(tmp_path / "b.parquet", system_prompt="<b>hello", data={"rows": 2, "sha256": "f" * 64}),
+    }
+    settings = {"lab": {"rows": 480, "tiers": ["a", "b"], "base": ""}, "command": "trimsft quickstart"}
+    read = page_of(tmp_path, runs, settings=settings)
+    assert read.facts["lab.rows"] == "480" and read.facts["lab.tiers"] == "a, b" and "lab.base" not in read.facts
+    assert read.facts["run A"].endswith("tokens of m, 2 rows, template chat, rows of at most 64 tokens")
+    assert "system prompt “<b>hello”" in read.facts["run Other"]
+    assert "A: 3 rows were cut by 1,204 tokens, 1 of them with the whole solution, at max_length." in read.words
+    assert "'A' and 'Other' are not about the same tokens" in read.words and "'Same'" not in read.words
+
+
+# ---- tokens
+
+
+@given(st.lists(st.floats(0, 64, width=32), min_size=1, max_size=20))
+def test_packed_numbers_come_back(values) -> None:
+    given = np.array(values, dtype=np.float32)
+    for root in (False, True):
+        made = packed(given, root=root)
+        near = np.sqrt if root else np.asarray
+        assert np.abs(near(unpack(made)) - near(given)).max() <= 0.501 * made["step"] + 1e-6
+    whole = given.astype(np.int64) * 65_537
+    assert unpack(packed(whole)).tolist() == whole.tolist()
+    assert np.isfinite(unpack(packed(np.array([np.nan, np.inf, -np.inf])))).all()
+
+
+def test_gradient_of_the_page_is_that_of_the_table(page, three) -> None:
+    """The arrays give each token's share of the gradient, and the wrong steps stand where they are in the text."""
+    data = Page(page.read_text(encoding="utf-8")).data["tokens"]
+    of_base = read_token_table(three["Base"] / "tokens.parquet")
+    norm, gap = unpack(data["norm"]), unpack(data["gap"])
+    np.testing.assert_allclose(norm, of_base["gradient_norm"], atol=1e-4)
+    np.testing.assert_allclose(gap, of_base["gap"], atol=2e-4)
+    exact = weights_of(TrimSFT(), of_base) * of_base["gradient_norm"]
+    np.testing.assert_allclose(np.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2)) * norm, exact, atol=1e-3)
+    assert data["steps"] == 3 and data["doubt"] == [-6.0, 2.0]
+    assert data["wrong"] == [[0, 7, 7, "3 * 8 = 8", "24"], [1, 10, 10, "4 + 4 = 9", "8"]]
+    texts = [data["texts"][int(place)] for place in unpack(data["token"])]
+    assert texts[7] == "8" and texts[14 + 10] == "9"
+    assert data["prompts"] == ["3 times 8?", "And?"]  # without what stands before every prompt
+
+
+def test_methods_that_are_shown(tmp_path, three) -> None:
+    (tmp_path / "wide").mkdir()
+    (tmp_path / "wide" / "config.yaml").write_text("objective: trim\nmargin: 3.0\n")
+    sides = page_of(tmp_path, {**three, "wide": tmp_path / "wide"}, objectives=("p-alpha",)).data["tokens"]["sides"]
+    assert [side["name"] for side in sides] == ["SFT", "TrimSFT", "wide", "p^alpha"]
+    assert [side.get("margin") for side in sides] == [None, 1.5, 3.0, None] and "weights" in sides[3]
+    alone = page_of(tmp_path, {"Base": three["Base"] / "tokens.parquet"}).data["tokens"]["sides"]
+    assert [side["name"] for side in alone] == ["SFT", "DFT", "TrimSFT", "AutoTrim"]
+    with pytest.raises(UsageError, match="nothing"):
+        page_of(tmp_path, three, objectives=("nothing",))
+
+
+def test_long_tables_and_long_examples_are_cut_and_said(tmp_path, monkeypatch) -> None:
+    made = make_table(tmp_path / "t.parquet", [["x"] * 30] * 5)
+    assert "5 examples, logits of Base" in page_of(tmp_path, {"Base": made}).words
+    monkeypatch.setattr(tokens, "LONGEST", 20)
+    assert "5 examples, logits of Base, of which 50 tokens at their ends" in page_of(tmp_path, {"Base": made}).words
+    monkeypatch.setattr(tokens, "MOST", 45)
+    read = page_of(tmp_path, {"Base": made})
+    assert "3 of 5 examples, logits of Base" in read.words and read.data["tokens"]["lengths"] == [20] * 3
+
+
+def test_steps_without_weight_and_masked_text_between_are_no_story(tmp_path) -> None:
+    right = [["2", " + ", "2", " = ", "5"]]
+    known = make_table(tmp_path / "known.parquet", right, gap=[-2.0, 3.0, 3.0, 3.0, 30.0])  # it means something else
+    assert page_of(tmp_path, {"Base": known}).data["tokens"]["wrong"] == []
+    asked = make_table(tmp_path / "asked.parquet", right, gap=[3.0, 3.0, 3.0, 3.0, -9.0])
+    assert len(page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"]) == 1
+    content = pq.read_table(asked)
+    place = content.schema.get_field_index("position")
+    apart = content.set_column(place, content.schema.field(place), [pa.array([0, 1, 2, 9, 10], pa.int32())])
+    pq.write_table(apart, asked)
+    assert page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"] == []

@@ -1,0 +1,324 @@
+"""The tab Tokens in a real browser: headline, example, the figure that is the control, keys, copying, windows."""
+
+import numpy as np
+import pytest
+
+from tests.report.page.browser import Browser, wait
+from tests.report.page.pages import HOSTILE, HOSTILE_TEXTS, contrast, make_evaluated, make_telemetry, texts, view
+from tests.tokens.tiny import make_table
+from trimsft.objectives import TrimSFT
+from trimsft.report.page.build import write_report
+from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.table import read_token_table
+
+MINUS = "\u2212"
+
+
+@pytest.fixture
+def opened(browser, page) -> Browser:
+    return view(browser, page)
+
+
+def headline(browser: Browser) -> str:
+    return browser.text("headline")
+
+
+def drag(browser: Browser, name: str, by: float) -> None:
+    """Draw a handle to the side by so many pixels."""
+    left, top, right, bottom = browser.box(f"[aria-label={name}]")
+    x, y = (left + right) / 2, (top + bottom) / 2
+    for kind, at, buttons in (("mousePressed", x, 1), ("mouseMoved", x + by, 1), ("mouseReleased", x + by, 0)):
+        browser.command("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", buttons=buttons, clickCount=1)
+
+
+# ---- what it says
+
+
+def test_headline_and_shares_are_those_of_the_table_and_follow_the_handles(opened, three) -> None:
+    table = read_token_table(three["Base"] / "tokens.parquet")
+    wrong = np.isin(np.arange(len(table)), [7, 14 + 10])
+
+    def share(weights) -> float:
+        mass = weights * table["gradient_norm"]
+        return 100 * mass[wrong].sum() / mass.sum()
+
+    sft, usual = share(np.ones(len(table))), share(weights_of(TrimSFT(), table))
+    assert sft > 10 and usual < 0.1
+    start = f"2 of 3 steps in these examples are wrong. SFT spends {sft:.0f} % of its gradient on them; TrimSFT spends"
+    assert headline(opened) == f"{start} almost none."
+    assert texts(opened, ".spent b") == [f"{sft:.0f} %", "< 0.1 %"]
+    opened.run("document.querySelector('[aria-label=margin]').focus()")
+    for _ in range(7):
+        opened.press("PageDown")
+    opened.press("ArrowLeft")
+    low = share(weights_of(TrimSFT(margin=-5.6), table))
+    assert low > 10 and headline(opened) == f"{start} {low:.0f} %."
+    assert opened.text("setting-is") == "margin m -5.6, bandwidth τ 0.8"
+    assert opened.run("return document.activeElement.getAttribute('aria-valuenow')") == "-5.6"
+    drag(opened, "bandwidth", 60)
+    wait(lambda: opened.text("setting-is") != "margin m -5.6, bandwidth τ 0.8")
+    width = float(opened.text("setting-is").split()[-1])
+    assert width > 2
+    wide = share(weights_of(TrimSFT(margin=-5.6, bandwidth=width), table))
+    assert headline(opened) == f"{start} {wide:.0f} %." and opened.console() == []
+
+
+def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:
+    said = "After training on such data, 38 % of SFT's sampled answers are right and 56 % of TrimSFT's, which do not "
+    assert opened.text("outcome") == f"{said}differ clearly. Greedy answers do not differ clearly: 50 and 100 %."
+    assert texts(opened, "#dots g") == ["Base38", "SFT38", "TrimSFT56"]
+
+
+def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) -> None:
+    assert opened.text("question") == "Example 1: 3 times 8?" and opened.text("place") == "wrong step 1 of 2"
+    rows = texts(opened, ".row .text")
+    assert rows == ["Step 1: 3 * 8 = 8. should be 24 So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
+    assert texts(opened, ".t.bad") == ["8", "8"]
+    shares = "return [...document.querySelectorAll('.t.bad')].map(t => parseFloat(t.style.getPropertyValue('--share')))"
+    first, second = opened.run(shares)
+    assert first > 50 and second < 1
+    opened.click("next")
+    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8 ." in texts(opened, ".row .text")[0]
+    opened.click("next")
+    assert opened.text("place") == "wrong step 1 of 2"
+    opened.click("all")
+    assert texts(opened, "#list button") == ["1", "2"]
+    said = "tells them apart: it doubts every wrong result (gap −6.0 or lower) and no right one (2.0 or higher)"  # noqa: RUF001
+    assert said in opened.text("list")
+    opened.run("document.querySelectorAll('#list button')[1].click()")
+    assert opened.text("place") == "wrong step 2 of 2"
+
+
+def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) -> None:
+    words = [["so ", "it ", "is ", "x"] * 30, ["a", "b", "c", "d"]]
+    gap = np.where(np.arange(124) % 4 == 3, -2.0, 1.5)
+    base = make_table(tmp_path / "base.parquet", words, gap=gap)
+    view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
+    table = read_token_table(base)
+    mass = table["gradient_norm"] * weights_of(TrimSFT(), table)
+    sft, trim = (100 * one[gap < 0].sum() / one.sum() for one in (table["gradient_norm"], mass))
+    said = (
+        f"The model would have written 25 % of these tokens differently. SFT spends {sft:.0f} % of its gradient there,"
+    )
+    assert trim < 0.1 and headline(browser) == f"{said} TrimSFT almost none."
+    assert browser.text("question") == "Example 1" and browser.text("place") == "example 1 of 2"
+    assert len(texts(browser, ".row:first-child .t")) == 80
+    browser.run("document.querySelector('.text button').click()")
+    assert (
+        len(texts(browser, ".row:first-child .t")) == 120
+        and browser.run("return document.querySelectorAll('.t.bad').length") == 0
+    )
+
+
+def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> None:
+    run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
+    make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
+    make_evaluated(run, "easy", {"e0": "1 1 1 2"})
+    view(browser, write_report(tmp_path / "r.html", {"mine": run}, title="t"))
+    assert "SFT spends" not in headline(browser) and "mine would at first" in headline(browser)
+    assert browser.text("outcome") == "75 % of mine's sampled answers are right, and 100 % of its greedy ones."
+    assert texts(browser, ".row b") == ["TrimSFT", "< 0.1 %"] and not texts(browser, "#methods label")[1:]
+    assert browser.console() == []
+
+
+def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
+    runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
+    browser.open(write_report(tmp_path / "r.html", runs, title="t"))
+    assert texts(browser, "#dots g")[0] == "run-00-of-a-lon…50" and len(texts(browser, "#dots g")) == 9
+    assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
+
+
+# ---- hands
+
+
+def test_methods_keep_their_settings_and_the_address_everything(browser, tmp_path, three) -> None:
+    made = write_report(tmp_path / "r.html", {"Base": three["Base"] / "tokens.parquet"}, title="t")
+    view(browser, made)
+    browser.run("document.querySelector('#methods input[value=AutoTrim]').click()")
+    assert "AutoTrim spends" in headline(browser) and browser.run("return document.querySelector('.knob')") is None
+    browser.run("document.querySelector('#methods input[value=TrimSFT]').click()")
+    browser.run("document.querySelector('[aria-label=bandwidth]').focus()")
+    browser.press("ArrowUp")
+    browser.click("next")
+    wait(lambda: browser.run("return location.hash") == "#tau=0.9&at=2")
+    view(browser, made, "tau=0.9&at=2&m=-3")
+    assert browser.text("setting-is") == "margin m -3, bandwidth τ 0.9" and browser.text("place") == "wrong step 2 of 2"
+    view(browser, made, "method=DFT")
+    assert "DFT spends" in headline(browser) and texts(browser, "label:has(:checked)") == ["DFT"]
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "method=__proto__&m=NaN&tau=-1&at=1e9",
+        "m=1e999&tau=0&at=~&tab=__proto__",
+        "method=%3Cimg%20src=x%20onerror=alert(1)%3E&m=javascript:alert(1)&%E0%A4%A",
+        "a=__proto__&only=constructor&problem=x&tab=answers",
+        "m=1&" * 500,
+        "scores",
+    ],
+)
+def test_hostile_addresses_are_harmless(browser, page, fragment) -> None:
+    view(browser, page, fragment)
+    assert browser.run("return window.attacked ?? null") is None and "2 of 3 steps" in headline(browser)
+    assert browser.run("return document.querySelectorAll('img').length") == 0 and browser.console() == []
+
+
+def test_every_control_is_reached_by_keys_in_few_stops(opened) -> None:
+    reached = []
+    for _ in range(12):
+        opened.press("Tab")
+        reached.append(
+            opened.run("const e = document.activeElement; return e.id || e.ariaLabel || e.classList[0] || e.name")
+        )
+        if not reached[-1]:
+            break
+    assert reached[:6] == ["tab-tokens", "t", "next", "margin", "bandwidth", "command"] and len(reached) <= 8
+    opened.run("document.querySelector('#toolbar [tabindex=\"0\"]').focus()")
+    for name in ("all", "image", "previous", "next"):
+        opened.press("ArrowRight")
+        assert opened.run("return document.activeElement.id") == name
+
+
+def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
+    opened.run("document.querySelector('.t').focus()")
+    opened.press("End")
+    for _ in range(6):
+        opened.press("ArrowLeft")
+    told = "“8”: the model gives it 0.01 %, and expects “4”, 9.0 logits above. Share of what is learned: SFT "
+    assert opened.text("card").startswith("“8”: the model gives it 1e-2 %, and expects “"), told
+    assert "9.0 logits above. Share of what is learned: SFT " in opened.text("card")
+    assert opened.text("card").endswith("TrimSFT < 0.01 %.")
+    assert texts(opened, ".t.at") == ["8", "8"]  # in both rows
+    opened.run("document.querySelectorAll('.row')[1].querySelector('.t').click()")
+    assert opened.text("card").startswith("“Step”")
+
+
+def test_tabs_by_keys_and_by_links(opened, page) -> None:
+    shown = "return [...document.querySelectorAll('main > section')].filter(s => !s.hidden).map(s => s.id)"
+    assert opened.run(shown) == ["tokens"]
+    opened.run("document.getElementById('tab-tokens').focus()")
+    opened.press("ArrowRight")
+    assert opened.run(shown) == ["scores"] and opened.run("return location.hash") == "#tab=scores"
+    opened.press("End")
+    assert opened.run(shown) == ["details"] and opened.run("return document.activeElement.ariaSelected") == "true"
+    view(opened, page, "tab=answers&problem=easy/3")
+    assert opened.run(shown) == ["answers"]
+    opened.command("Emulation.setEmulatedMedia", media="print")
+    heights = "return [...document.querySelectorAll('main > section')].map(s => s.offsetHeight > 0)"
+    assert opened.run(heights) == [True] * 4
+    controls = "return [...document.querySelectorAll('button:not(.problem), nav')].filter(e => e.offsetHeight).length"
+    assert opened.run(controls) == 0
+
+
+def test_command_and_picture_are_copied_or_shown(opened) -> None:
+    opened.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
+    opened.click("command")
+    command = (
+        "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim --margin 1.5 --bandwidth 0.8"
+    )
+    wait(lambda: opened.run("return window.copied ?? ''") == command)
+    opened.run("navigator.clipboard.writeText = async () => { throw new Error() }")
+    opened.click("command")
+    wait(lambda: opened.text("said") == command)
+    opened.run(
+        "navigator.clipboard.write = async () => { throw new Error() };"
+        "URL.createObjectURL = (blob) => { createImageBitmap(blob).then(b => { window.picture = [b.width, b.height] });"
+        "return 'blob:kept' }; HTMLAnchorElement.prototype.click = function () { window.saved = this.download }"
+    )
+    opened.click("image")
+    wait(lambda: opened.run("return window.picture ?? null"))
+    width, height = opened.run("return window.picture")
+    assert width > 1000 and height > 300 and opened.run("return window.saved") == "example.png"
+
+
+def test_tables_are_saved_with_intervals_as_numbers(opened) -> None:
+    save = (
+        "URL.createObjectURL = (blob) => { window.exported = blob; return 'blob:kept' };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.querySelector('[data-csv=\"average@4\"] button').click(); return exported.text()"
+    )
+    lines = opened.run(save).splitlines()
+    assert lines[0].startswith("run,easy,easy low,easy high,hard,") and lines[1].startswith("Base,")
+    assert all(float(cell) >= 0 for cell in lines[1].split(",")[1:])
+
+
+# ---- windows, colours, hostile text
+
+
+@pytest.mark.parametrize("width", [390, 1400, 1920])
+def test_nothing_is_wider_than_the_window(browser, page, width) -> None:
+    for tab in ("tokens", "scores", "answers", "details"):
+        browser.size(width)
+        view(browser, page, f"tab={tab}")
+        assert browser.run("return document.documentElement.scrollWidth") == width, tab
+
+
+def test_a_token_can_be_read_on_the_strongest_colour(browser, page) -> None:
+    """4.5:1 (WCAG 1.4.3), in light and in dark."""
+    for scheme in ("light", "dark"):
+        browser.scheme(scheme)
+        view(browser, page)
+        ink, ground = browser.run(
+            "const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
+            "const over = (...colours) => { for (const k of colours) { c.fillStyle = k; c.fillRect(0, 0, 1, 1) }"
+            "return `rgb(${[...c.getImageData(0, 0, 1, 1).data.slice(0, 3)].join(', ')})` };"
+            "const page = getComputedStyle(document.body).backgroundColor, t = document.querySelector('.t.bad');"
+            "const s = getComputedStyle(t); return [over(page, s.color), over(page, s.backgroundColor)]"
+        )
+        assert contrast(ink, ground) >= 4.5, scheme
+
+
+def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, tmp_path) -> None:
+    runs = {"Base": tmp_path / "base", "SFT": tmp_path / "sft", HOSTILE[0] + HOSTILE[1]: tmp_path / "odd"}
+    for number, run in enumerate(runs.values()):
+        make_evaluated(run, "easy", {HOSTILE[1]: "1 2", "b": "1 1" if number else "2 2"}, text=" ".join(HOSTILE))
+        make_table(run / "tokens.parquet", [[*HOSTILE_TEXTS, " b", "\n"]] * 2, prompts=(" ".join(HOSTILE_TEXTS),) * 2)
+    made = write_report(tmp_path / "r.html", runs, title=HOSTILE[0], settings={HOSTILE[2]: HOSTILE[3]})
+    view(browser, made)
+    browser.run("for (const t of document.querySelectorAll('.t')) t.click(); document.getElementById('all').click()")
+    for tab in ("answers", "details"):
+        browser.click(f"tab-{tab}")
+    wait(lambda: browser.run("return document.documentElement.dataset.answers === 'ready'"))
+    browser.run("for (const line of document.querySelectorAll('.problem')) line.click()")
+    assert browser.run("return window.attacked ?? null") is None and browser.run("return document.title") == HOSTILE[0]
+    assert browser.run("return document.querySelectorAll('img, iframe, object, embed, base, link').length") == 0
+    assert browser.run("return document.querySelectorAll('script:not([type])').length") == 1
+    assert texts(browser, ".t")[0] == HOSTILE[0]
+    assert [address for address in browser.requests() if not address.startswith("blob:")] == [made.as_uri()]
+    assert browser.console() == []
+
+
+def test_the_policy_stops_what_escaping_might_miss(browser, page) -> None:
+    browser.open(page)
+    browser.run(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=http://127.0.0.1/ onerror=\"window.attacked=1\">');"
+        "const s = document.createElement('script'); s.textContent = 'window.attacked = 2'; document.body.append(s)"
+    )
+    said = " ".join(browser.console())
+    assert browser.run("return window.attacked ?? null") is None
+    assert "Content Security Policy" in said and "img-src" in said and "script-src" in said
+
+
+def test_readable_without_script(browser, page) -> None:
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(page)
+    shown = browser.run("return document.body.innerText")
+    assert "average@4" in shown and "median gap" in shown and "need JavaScript" in shown
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_large_pages_are_ready_soon_and_follow_a_drag(browser, tmp_path) -> None:
+    """200 examples of 1,000 tokens."""
+    rng = np.random.default_rng(3)
+    rows = [[str(n) for n in rng.integers(0, 900, 1000)] for _ in range(200)]
+    gap = np.where(rng.random(200_000) < 0.3, rng.normal(0, 3, 200_000), rng.normal(10, 5, 200_000))
+    made = write_report(tmp_path / "r.html", {"Base": make_table(tmp_path / "t.parquet", rows, gap=gap)}, title="t")
+    view(browser, made)
+    frames = browser.run(
+        "const knob = document.querySelector('[aria-label=margin]'); const began = performance.now();"
+        "for (let n = 0; n < 10; n++) knob.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));"
+        "return (performance.now() - began) / 10"
+    )
+    assert frames < 300  # 33 on a quiet machine
+    assert browser.run("return document.querySelectorAll('*').length") < 3000
