@@ -22,8 +22,7 @@ from trimsft.report.figures.style import PRINT_FORMATS
 from trimsft.study import paper
 from trimsft.study.paper_tables import category_figure
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics.calibration import BINS, Bin, Calibration
-from trimsft.tokens.statistics.groups import by_tenth
+from trimsft.tokens.statistics import BINS, Bin, Calibration, by_tenth
 from trimsft.tokens.table import TokenTable, read_token_table
 
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&': 3}

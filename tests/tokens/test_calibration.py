@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tokens.by_hand import hand_table, reordered
-from trimsft.tokens.statistics.calibration import Bin, calibration, first_choice
+from trimsft.tokens.statistics import Bin, calibration, first_choice
 
 
 def test_the_first_choice_has_the_largest_probability() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.tokens.by_hand import hand_table
 from trimsft.errors import RunError
-from trimsft.tokens.statistics.gaps import density, movement, range_of, silverman
+from trimsft.tokens.statistics import density, movement, range_of, silverman
 
 GRID = np.linspace(-12, 30, 421)
 BAND = {"margin": 1.0, "bandwidth": 1.0}  # low below 0, middle to 2, high above

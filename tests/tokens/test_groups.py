@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.tokens.by_hand import hand_table, reordered
 from trimsft.objectives import PAPER_OBJECTIVES, SFT, TrimSFT
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example
-from trimsft.tokens.statistics.weighting import objectives_of
+from trimsft.tokens.statistics import by_category, by_end, by_tenth, ending, objectives_of, per_example
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}
 FAR = math.exp(-2)  # the weight at gaps -1 and 3

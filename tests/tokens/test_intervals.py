@@ -10,17 +10,17 @@ from tests.tokens.by_hand import hand_table
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.objectives.paper import Setting
-from trimsft.tokens.statistics.groups import by_category
-from trimsft.tokens.statistics.intervals import (
+from trimsft.tokens.statistics import (
     PAPER_MASS,
     PAPER_SETTINGS,
     ByExample,
+    by_category,
     category_intervals,
+    diagnose,
     mass_intervals,
     ratio,
     weight_intervals,
 )
-from trimsft.tokens.statistics.weighting import diagnose
 from trimsft.tokens.table import TokenTable, read_token_table
 
 TEXTS = [["1", "2", " =", " so", " x", "+"][: 2 + number % 5] * 3 for number in range(12)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tokens.by_hand import hand_table
-from trimsft.tokens.statistics.verdict import ENOUGH, judge_table
+from trimsft.tokens.statistics import ENOUGH, judge_table
 
 
 def test_tokens_within_the_papers_band_need_no_other() -> None:

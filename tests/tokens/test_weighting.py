@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.tokens.by_hand import hand_table, reordered
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.tokens.statistics.weighting import (
+from trimsft.tokens.statistics import (
     Regions,
     confidence,
     diagnose,

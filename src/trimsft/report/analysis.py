@@ -22,10 +22,7 @@ from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Records, escape_markdown
-from trimsft.tokens.statistics.calibration import calibration
-from trimsft.tokens.statistics.gaps import Movement, movement
-from trimsft.tokens.statistics.groups import by_tenth
-from trimsft.tokens.statistics.weighting import objectives_of
+from trimsft.tokens.statistics import Movement, by_tenth, calibration, movement, objectives_of
 from trimsft.tokens.table import incomparable
 
 

@@ -9,10 +9,22 @@ import numpy as np
 
 from trimsft.objectives import Objective
 from trimsft.tables import Records, Value
-from trimsft.tokens.statistics.calibration import Calibration, calibration
-from trimsft.tokens.statistics.gaps import QUANTILES, Movement
-from trimsft.tokens.statistics.groups import Group, by_category, by_end, ending, per_example
-from trimsft.tokens.statistics.weighting import REGIONS, Regions, confidence, diagnose, objective_of
+from trimsft.tokens.statistics import (
+    QUANTILES,
+    REGIONS,
+    Calibration,
+    Group,
+    Movement,
+    Regions,
+    by_category,
+    by_end,
+    calibration,
+    confidence,
+    diagnose,
+    ending,
+    objective_of,
+    per_example,
+)
 from trimsft.tokens.table import TokenTable
 
 Tables = Mapping[str, TokenTable]

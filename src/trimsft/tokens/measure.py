@@ -17,7 +17,7 @@ from trimsft.tables import Cell, Table, Tabular
 
 if TYPE_CHECKING:
     from trimsft.objectives import Objective
-    from trimsft.tokens.statistics.verdict import Verdict
+    from trimsft.tokens.statistics import Verdict
     from trimsft.tokens.table import TokenTable
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
@@ -116,8 +116,7 @@ class Summary:
     def of(cls, table: TokenTable, weighing: Objective, **facts: Any) -> Summary:
         """Summarise a table."""
         from trimsft.objectives import BANDWIDTH, MARGIN
-        from trimsft.tokens.statistics.verdict import judge_table
-        from trimsft.tokens.statistics.weighting import confidence, diagnose
+        from trimsft.tokens.statistics import confidence, diagnose, judge_table
 
         weighed = diagnose(table, weighing, margin=MARGIN, bandwidth=BANDWIDTH)
         sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)

@@ -23,7 +23,7 @@ from trimsft.report.figures.style import (
     plain,
     shown,
 )
-from trimsft.tokens.statistics.groups import by_category
+from trimsft.tokens.statistics import by_category
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:

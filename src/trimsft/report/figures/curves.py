@@ -9,9 +9,7 @@ from trimsft.intervals import Array
 from trimsft.report.colours import Objectives, lines_of
 from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, shown
 from trimsft.runs.records import TelemetryLine, figures_of
-from trimsft.tokens.statistics.calibration import BINS, Calibration
-from trimsft.tokens.statistics.gaps import density, range_of
-from trimsft.tokens.statistics.groups import Group
+from trimsft.tokens.statistics import BINS, Calibration, Group, density, range_of
 from trimsft.tokens.table import TokenTable
 
 FEWEST = 30  # bins with fewer tokens say nothing that a reader should see; the CSV has them all

@@ -22,8 +22,7 @@ from trimsft.report.figures.style import (
     plain,
     shown,
 )
-from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
-from trimsft.tokens.statistics.weighting import REGIONS, effective_ratio_grid
+from trimsft.tokens.statistics import PAPER_SETTINGS, REGIONS, effective_ratio_grid
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
