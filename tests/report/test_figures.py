@@ -21,7 +21,7 @@ from trimsft.runs.records import TelemetryLine
 from trimsft.study import paper
 from trimsft.study.paper_tables import category_figure
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&\x08': 3}

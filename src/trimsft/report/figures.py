@@ -39,10 +39,7 @@ from trimsft.report.course import ENDED
 from trimsft.runs.files import write_whole
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics.gaps import density, range_of
-from trimsft.tokens.statistics.groups import by_category
-from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
-from trimsft.tokens.statistics.weighting import effective_ratio_grid, weights_of
+from trimsft.tokens.statistics import PAPER_SETTINGS, by_category, density, effective_ratio_grid, range_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:

@@ -22,10 +22,19 @@ from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Records, Value, escape_markdown
-from trimsft.tokens.statistics.calibration import calibration
-from trimsft.tokens.statistics.gaps import QUANTILES, movement
-from trimsft.tokens.statistics.groups import by_category, by_tenth, ending
-from trimsft.tokens.statistics.weighting import REGIONS, Regions, confidence, diagnose, objectives_of
+from trimsft.tokens.statistics import (
+    QUANTILES,
+    REGIONS,
+    Regions,
+    by_category,
+    by_tenth,
+    calibration,
+    confidence,
+    diagnose,
+    ending,
+    movement,
+    objectives_of,
+)
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]

@@ -16,8 +16,7 @@ from trimsft.report.score_tables import in_order
 from trimsft.study import paper
 from trimsft.tables import Records, Value
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
-from trimsft.tokens.statistics.weighting import REGIONS
+from trimsft.tokens.statistics import REGIONS, category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable
 
 CATEGORY_SETTING = Setting(1.0, 1.0)  # the paper's for its table of categories

@@ -26,7 +26,7 @@ from trimsft.study.score_tables import DEFAULT_BAND, STAND_IN
 from trimsft.study.variance import OPEN, verdict_of
 from trimsft.tables import Cell, Records, Table, Value, rounded
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.intervals import (
+from trimsft.tokens.statistics import (
     PAPER_MASS,
     ByExample,
     Means,
@@ -37,8 +37,8 @@ from trimsft.tokens.statistics.intervals import (
     r_eff,
     ratio,
     weight_sums,
+    weights_of,
 )
-from trimsft.tokens.statistics.weighting import weights_of
 from trimsft.tokens.table import TokenTable
 
 BAND = {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1]}
