@@ -10,7 +10,7 @@ from tests.report.page.pages import make_telemetry
 from trimsft.errors import RunError
 from trimsft.objectives import AutoTrim, TokenStats
 from trimsft.report.course import MOST_MOMENTS, Logged, Moment, moments_of, read_course
-from trimsft.report.runs import read_run
+from trimsft.report.runs import Run
 
 
 def tokens_of(nll: list[float]) -> TokenStats:
@@ -44,7 +44,7 @@ def test_a_token_counts_from_the_gap_at_which_its_weight_is_one_half() -> None:
     ("objective", "gap"), [("trim", 1.5 - 0.8 * 1.1774), ("trim-e", 1.5 - 0.8 * 1.1774), ("dft", 0.0), ("sft", None)]
 )
 def test_fixed_objectives_have_one_such_gap_or_none(tmp_path, objective, gap) -> None:
-    course = read_course(read_run("a", make_telemetry(tmp_path / "run", objective, skipped=[0.1, 0.2])))
+    course = read_course(Run("a", make_telemetry(tmp_path / "run", objective, skipped=[0.1, 0.2])))
     assert [line.step for line in course] == [1, 2]  # neither the evaluation nor the end
     expected = None if gap is None else pytest.approx(gap, abs=1e-4)
     assert [line.counts_from for line in course] == [expected, expected]
@@ -59,10 +59,10 @@ def test_a_long_training_has_no_more_moments_than_a_page_carries() -> None:
 
 def test_telemetry_that_is_damaged_is_named_and_what_cannot_be_is_no_moment(tmp_path) -> None:
     run = make_telemetry(tmp_path / "run", "auto-trim", gate=[7.0, 0.5], exponent=[1.0, math.nan])
-    assert moments_of(read_course(read_run("a", run))) == []
+    assert moments_of(read_course(Run("a", run))) == []
     path = run / "train" / "telemetry.jsonl"
     path.write_text(json.dumps({"step": "x", "nll": 1.0}) + "\n")
     with pytest.raises(RunError, match=r"telemetry.jsonl: .*step"):
-        read_course(read_run("a", run))
+        read_course(Run("a", run))
     path.unlink()
-    assert read_course(read_run("a", run)) == []
+    assert read_course(Run("a", run)) == []
