@@ -233,8 +233,3 @@ def test_training_curves_have_a_panel_for_each_field() -> None:
     assert drawing.figure.axes[1].lines[1].get_color() == METHOD_LINES["dft"].colour
     assert drawing.rows[0] == ["a", 1, 0.5, 1.0, 0.7, 2.0, 0.3, 0.1, 0.4, None]
     assert len(drawing.figure.axes) == 8
-    moving = [{**record, "gate": 1 / record["step"], "exponent": 1.0} for record in records]
-    drawing = figures.training_curves({"a": records, "AutoTrim": moving})
-    assert len(drawing.figure.axes) == 12 and drawing.figure.axes[8].get_title(loc="left") == "gate $x$"
-    assert list(drawing.figure.axes[8].lines[1].get_ydata()) == [1.0, 0.5]
-    assert drawing.header[-4:] == ["gate", "exponent", "missing_support", "counts_from"]

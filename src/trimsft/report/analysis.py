@@ -16,8 +16,7 @@ from pathlib import Path
 from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures, token_tables
-from trimsft.report.course import moments_shown, read_course
-from trimsft.report.page.details import Sweep, read_sweep
+from trimsft.report.page.details import Sweep, read_course, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
@@ -61,8 +60,6 @@ def write_analysis(
             raise unknown_name("parameters", name, tuple(PARAMETERS))
     values = checked_parameters(parameters or {})
     read, weighing = read_runs(runs), objectives_of(values, objectives)
-    if "auto-trim" in weighing:  # as it was at the end, where a run knows
-        weighing["auto-trim"] = moments_shown(map(read_course, read))[-1]
     writer = Writer(Path(out), read, values, weighing, None if sweep is None else read_sweep(Path(sweep)))
     writer.draw(figures.weighting_functions(column=True), "weighting_functions")
     if writer.tables:

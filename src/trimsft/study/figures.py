@@ -6,7 +6,6 @@ from pathlib import Path
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
-from trimsft.report.course import ENDED
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
@@ -37,7 +36,7 @@ def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path)
     """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
     labels = labels_of(setting for setting in settings if not setting.is_base)
     drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
-    made = {label: ENDED if name == "auto-trim" else make_objective(name) for label, name in drawn.items()}
+    made = {label: make_objective(name) for label, name in drawn.items()}
     curves = figures.weight_curves(made)
     return curves.save(folder / "weights.svg")
 

@@ -19,10 +19,6 @@ _POINTS = 400
 _LABELS = figures_of(TelemetryLine, "label")
 TELEMETRY_PANELS = {name: _LABELS[name] for name in figures_of(TelemetryLine, "figure")}
 """Fields of `telemetry.jsonl` that are drawn, and how they are called."""
-ADAPTING_PANELS = {name: _LABELS[name] for name in figures_of(TelemetryLine, "adapts")} | {
-    "counts_from": "gap with weight 1/2"
-}
-"""Drawn below them where a run has a gate."""
 
 
 def gap_distribution(
@@ -125,8 +121,7 @@ def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives: Objectives | None = None) -> Drawing:
     """Draw each run's telemetry over its steps; `runs` are the records of `telemetry.jsonl` by label."""
-    adapts = any(record.get("gate") is not None for records in runs.values() for record in records)
-    panels = TELEMETRY_PANELS | (ADAPTING_PANELS if adapts else {})
+    panels = TELEMETRY_PANELS
     height = len(panels) // 4
     with drawing(7.2, 0.5 + 1.7 * height, {**STYLE, "lines.linewidth": 1.2}) as drawn:
         lines = lines_of(runs, objectives)

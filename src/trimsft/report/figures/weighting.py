@@ -31,7 +31,6 @@ from trimsft.objectives import (
     make_objective,
 )
 from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, lines_of
-from trimsft.report.course import ENDED
 from trimsft.report.figures.style import COLUMN, SMALL, STYLE, Drawing, draw_line, drawing
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> Non
 def objective_curves() -> Drawing:
     """Return a column of two panels for the paper's objectives, and one for the others."""
     gaps = torch.linspace(-6, 6, 481)
-    made = {name: ENDED if name == "auto-trim" else make_objective(name) for name in OBJECTIVES}
+    made = {name: make_objective(name) for name in OBJECTIVES}
     weights = {name: weigh(objective, tokens_at(gaps)) for name, objective in made.items()}
     groups = {
         "The paper's": list(PAPER_OBJECTIVES),
