@@ -34,7 +34,7 @@ from trimsft.report.course import ENDED
 from trimsft.report.runs import Run, base_of
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
-from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
+from trimsft.tokens.statistics import diagnose, objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
