@@ -182,7 +182,7 @@ def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
             made = work()
         except TrimSFTError as own:
             error = own
-    shared = [None if everywhere else made, error]
+    shared: list[Any] = [None if everywhere else made, error]
     broadcast_object_list(shared)
     if shared[1] is not None and not is_main:
         error = shared[1]

@@ -247,8 +247,8 @@ class Parser(TrlParser):  # type: ignore[misc]
         options = {option.removeprefix("--") for action in self._actions for option in action.option_strings}
         for name in map(str, names):
             bare = name.removeprefix("--")
-            if bare not in (known := {"config", *ALSO, *options}):
-                near = difflib.get_close_matches(bare, sorted(known), n=1)
+            if bare not in options | {"config", *ALSO}:
+                near = difflib.get_close_matches(bare, sorted(options | {"config", *ALSO}), n=1)
                 dashes = name[: len(name) - len(bare)]
                 hint = f"did you mean {dashes}{near[0]}?" if near else "trimsft train --help-all lists every field"
                 raise UsageError(f"no such field{where}", field=name, hint=hint)
@@ -304,9 +304,10 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         if value != defaults[name] and name != "output_dir" and not is_secret(name)
     }
     with refusing():
-        data, args, model = (
-            kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}) for kind in KINDS
-        )
+        made: list[Any] = []
+        for kind in KINDS:
+            made.append(kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}))
+    data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
