@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.train.callback import TrimCallback
-    from trimsft.train.config import TrimSFTConfig
+    from trimsft.train.config import Settings, TrimSFTConfig, make_settings, parse
     from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
-    from trimsft.train.settings import Settings, make_settings, parse
     from trimsft.train.trainer import TrimSFTTrainer
 
 __all__ = [
@@ -20,10 +19,9 @@ __all__ = [
 
 _HOMES = {
     "callback": ("TrimCallback",),
-    "config": ("TrimSFTConfig",),
+    "config": ("Settings", "TrimSFTConfig", "make_settings", "parse"),
     "patching": ("FusedHead", "TrimOutput", "patch", "unpatch"),
     "run": ("TrainResult", "train", "train_model"),
-    "settings": ("Settings", "make_settings", "parse"),
     "trainer": ("TrimSFTTrainer",),
 }
 
