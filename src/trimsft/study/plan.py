@@ -20,7 +20,7 @@ from trimsft.study.scales import Scale
 from trimsft.study.steps import Job, all_needs, model_path, training_settings
 
 if TYPE_CHECKING:
-    from trimsft.train.settings import Settings
+    from trimsft.train.config import Settings
 
 ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2
 ROWS = 20_000  # the paper's; for data that is not at hand
