@@ -12,8 +12,7 @@ from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError
 from trimsft.grading import GRADER_VERSION
-from trimsft.report import CompareSettings, ReportSettings, compare, make_report
-from trimsft.report.figures import style
+from trimsft.report import CompareSettings, ReportSettings, compare, figures, make_report
 from trimsft.report.runs import named_runs, read_run
 from trimsft.runs import RunLock
 from trimsft.study.paper_tables import paper_model
@@ -23,7 +22,7 @@ from trimsft.study.paper_tables import paper_model
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty current directory; of figures their numbers alone, which is faster."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 def run(*arguments):

@@ -145,7 +145,7 @@ def run_training(
       torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
     """
     if help_all:
-        from trimsft.train.settings import Parser
+        from trimsft.train.config import Parser
 
         Parser().print_help()
         return
@@ -306,14 +306,12 @@ def tokens(settings: TokenSettings) -> Output:
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
     each token, from which report makes everything else. It says whether the model supports the data, and which band to
-    train with. Several models are compared on the same rows. Finished tables, and finished shares of several devices,
-    are kept when the command is run again.
+    train with. Several models are compared on the same rows. Finished tables are kept when the command is run again.
 
     \b
     Examples:
       trimsft tokens runs/trim --data train.jsonl --sample 2000
       trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
-      torchrun --nproc-per-node 8 -m trimsft tokens runs/trim --data train.jsonl
     """
     from trimsft.tokens.measure import measure_tokens
 
@@ -322,8 +320,6 @@ def tokens(settings: TokenSettings) -> Output:
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
         note(f"wrote {one.path}" if one.is_new else already)
-    for path in tables.pending:
-        note(f"this share is done; {path} is written when the last share is")
     if tables.incomparable is not None:
         tell(tables.incomparable.message(flags_of(TokenSettings)))
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))

@@ -23,16 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from trimsft.errors import (
-    FAILED,
-    TrimSFTError,
-    end_at_once,
-    exit_code,
-    handle_signals,
-    interruption,
-    one_line,
-    word_for,
-)
+from trimsft.errors import FAILED, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
 
 if TYPE_CHECKING:
     from typing import Self
@@ -89,7 +80,7 @@ def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool)
         return "" if error.is_told else error.message(names)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        return str(error) or word_for(type(error)) + kept if is_first_process() else ""
+        return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if isinstance(error, RuntimeError):

@@ -25,7 +25,7 @@ from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
 from trimsft.tokens.measure import name_of
-from trimsft.tokens.statistics.weighting import objective_of
+from trimsft.tokens.statistics import objective_of
 from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
 
 Kind = TypeVar("Kind")

@@ -44,7 +44,7 @@ from trimsft.study.scales import LAB_BASE, ModelAt, Scale
 
 if TYPE_CHECKING:
     from trimsft.evaluate.settings import EvalSettings
-    from trimsft.train.settings import Settings
+    from trimsft.train.config import Settings
 
 ATTENTION = "attn_implementation"
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
@@ -294,7 +294,7 @@ def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, 
 
 def training_settings(folder: StudyFolder, scale: Scale, cell: Cell) -> Settings:
     """Return the settings of a cell's training, of a base as if it were trained."""
-    from trimsft.train.settings import make_settings
+    from trimsft.train.config import make_settings
 
     trained = Cell(model=cell.model, objective="sft") if cell.is_base else cell
     logger = logging.getLogger("trimsft")

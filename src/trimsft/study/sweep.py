@@ -190,7 +190,7 @@ def _range(name: str, text: str) -> list[str]:
 
 def _reader_of(name: str) -> Callable[[str], Any]:
     """Return what makes a value of a word, by the type that `trimsft train` gives the field."""
-    from trimsft.train.settings import Parser
+    from trimsft.train.config import Parser
 
     parser = Parser()
     actions = {flag.removeprefix("--"): action for action in parser._actions for flag in action.option_strings}
@@ -225,7 +225,7 @@ def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Ce
         model: the name of all of them within the scale.
         objective: of all points, unless it is an axis itself.
     """
-    from trimsft.train.settings import make_settings
+    from trimsft.train.config import make_settings
 
     listed = next((axis.values for axis in axes if axis.field == OBJECTIVE), ())
     names, others = listed or (objective,), [axis for axis in axes if axis.field != OBJECTIVE]

@@ -33,8 +33,7 @@ from trimsft.runs import JsonLines, by_dotted_name
 from trimsft.runs.parsing import checked, read_json
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.runs.secrets import without_folders
-from trimsft.tokens.statistics.gaps import density, range_of
-from trimsft.tokens.statistics.weighting import confidence
+from trimsft.tokens.statistics import confidence, density, range_of
 from trimsft.tokens.table import incomparable
 
 # ---- curves
