@@ -145,7 +145,7 @@ def run_training(
       torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
     """
     if help_all:
-        from trimsft.train.settings import Parser
+        from trimsft.train.config import Parser
 
         Parser().print_help()
         return
