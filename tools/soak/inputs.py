@@ -92,7 +92,7 @@ def wrong_data(trial: Trial) -> None:
     path.write_bytes(content)
     words = {
         "train": [*bench.words("train"), "--dataset_name", str(path), "--max_steps", "1"],
-        "preview": ["data", "preview", "--model_name_or_path", str(bench.base), "--dataset_name", str(path)],
+        "preview": ["tokens", str(bench.base), "--data", str(path), "--show", "3"],
         "tokens": ["tokens", str(bench.base), "--data", str(path), "--limit", "8", "--out", "out"],
     }
     command = rng.choice(list(words))
