@@ -8,7 +8,7 @@ from tests.report.page.pages import HOSTILE, HOSTILE_TEXTS, contrast, make_evalu
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT
 from trimsft.report.page.build import write_report
-from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import read_token_table
 
 MINUS = "\u2212"
