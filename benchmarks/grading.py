@@ -4,7 +4,7 @@
 
 golds      every gold against itself, the next one and respellings of itself
 synthetic  8 answers for each problem of five benchmarks, made from the golds: seconds, both graders
-hostile    47 kinds of answers that are made to be slow, each different every time, and a vote among nine undecidable ones
+hostile    47 kinds of answers that are made to be slow, each different every time, and a vote among nine of them
 
 Without --data the last alone. `PYTHONPATH=older/src` measures another version of the package.
 """
