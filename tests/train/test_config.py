@@ -169,7 +169,7 @@ def test_data_has_to_be_named() -> None:
     for make in (lambda: parse(["--model", "m"]), lambda: make_settings({"model": "m"})):
         with pytest.raises(UsageError, match=f"^{says}$"):
             make()
-    for command in (["train"], ["train", "--dry-run"], ["data", "preview"]):
+    for command in (["train"], ["train", "--dry-run"]):
         done = CliRunner().invoke(cli.app, [*command, "--model", "m"])
         assert done.exit_code == 2 and says.replace("dataset_name", "--data") in done.stderr
 
