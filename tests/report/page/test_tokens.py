@@ -72,17 +72,14 @@ def test_the_script_weighs_as_the_objectives_do(browser, page, three) -> None:
     formulas = re.search(r"const gaussian.*?^};$", script, re.DOTALL | re.MULTILINE)[0]
     table = read_token_table(three["Base"] / "tokens.parquet")
     browser.open(page)
+    script = (
+        f"{formulas} const [name, gap, nll, of] = arguments; return gap.map((g, i) => FORMULAS[name](g, nll[i], of))"
+    )
     for name in COMPUTED:
         objective = make_objective(name)
-        given = [table["gap"].tolist(), table["nll"].tolist(), vars(objective)]
-        weights = browser.run(
-            f"{formulas} const [name, gap, nll, side] = arguments; return gap.map((g, i) => FORMULAS[name](g, nll[i], side))",
-            name, *given,
-        )  # fmt: skip
+        weights = browser.run(script, name, table["gap"].tolist(), table["nll"].tolist(), vars(objective))
         # float32 of torch: the exponent of the band may be as large as 100, and loses an ulp of that
-        np.testing.assert_allclose(
-            weights, weights_of(objective, table), rtol=100 * 2.0**-23, atol=2.0**-22, err_msg=name
-        )
+        np.testing.assert_allclose(weights, weights_of(objective, table), 100 * 2.0**-23, 2.0**-22, err_msg=name)
 
 
 def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:

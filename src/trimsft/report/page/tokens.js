@@ -219,7 +219,7 @@ const drawGradient = (first, second) => {
   parts.push(draw("text", { x: LOW, y: 172 }, "← the model expects another token"), draw("text", { x: HIGH, y: 172, "text-anchor": "end" }, "it knows this one →"));
   const keys = [...(first ? [["grey", "SFT"]] : []), ...(wrong.length ? [["bad", "wrong digits under SFT"]] : []), ["blue", side.name]];
   keys.forEach(([className, name], place) => {
-    const x = LOW + [0, 52, 210][keys.length < 3 && place ? 1 : place];
+    const x = LOW + [0, 54, 222][keys.length < 3 && place ? 1 : place];
     parts.push(draw("rect", { class: className, x, y: 180, width: 9, height: 9 }), draw("text", { x: x + 13, y: 189 }, name));
   });
   if (hasBand(side) && first) {
