@@ -35,11 +35,11 @@ PYTHON = {
     "runs": Room(2640, 1700),  # with the files at the top of the package
     "cli": Room(1248, 800),
     "integrations": Room(0, 300),
-    "tests": Room(24173, 16_000),
+    "tests": Room(24170, 16_000),
     "tools and benchmarks": Room(5808, 6_000),
 }
 """Lines of Python."""
-PAGE = Room(1556, 2500)
+PAGE = Room(1557, 2500)
 """Lines of script, style and template in report/."""
 DOCS = Room(35_000, 35_000)
 """Words of Markdown in docs/, but for the diary."""
