@@ -199,7 +199,7 @@ def preview(
 
         seen = preview_rows(parse(context.args), count=count)
         if as_json:
-            typer.echo(json.dumps(seen.as_json()))
+            typer.echo(json.dumps(seen.examples))
         else:
             show(seen, make_console(), show_ids=show_ids)
 
