@@ -35,7 +35,6 @@ from trimsft.objectives import (
     make_objective,
 )
 from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
-from trimsft.report.course import ENDED
 from trimsft.runs.files import write_whole
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.tables import csv_of
@@ -231,13 +230,8 @@ def objective_curves() -> Drawing:
     groups: dict[str, dict[str, Objective]] = {"The paper's": {}, "Others": {}}
     for name in OBJECTIVES:
         group = groups["The paper's" if name in PAPER_OBJECTIVES else "Others"]
-        group[display_name(name)] = shown_objective(name)
+        group[display_name(name)] = make_objective(name)
     return weight_curves(groups)
-
-
-def shown_objective(name: str) -> Objective:
-    """Return an objective by name; AutoTrim as it ends where the base supports the data."""
-    return ENDED if name == "auto-trim" else make_objective(name)
 
 
 # ---- tokens

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trimsft.objectives import PARAMETERS, Objective
+from trimsft.objectives import PARAMETERS, AutoTrim, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
 from trimsft.report.page.details import read_course, read_sweep
@@ -88,7 +88,7 @@ def write_analysis(
         if name not in PARAMETERS:
             raise unknown_name("parameters", name, tuple(PARAMETERS))
     values, read = checked_parameters(parameters or {}), read_runs(runs)
-    weighing = {**objectives_of(values, objectives), "auto-trim": figures.shown_objective("auto-trim")}
+    weighing = {**objectives_of(values, objectives), "auto-trim": AutoTrim()}
     planes = {} if sweep is None else _planes(sweep)
     analysis = Analysis(Path(out), read)
     analysis.left_out += [

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trimsft.evaluate.compare import AVERAGE
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.score_figures import ablation_curves, score_dots, score_map
@@ -37,7 +37,7 @@ def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path)
     """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
     labels = labels_of(setting for setting in settings if not setting.is_base)
     drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
-    made = {label: figures.shown_objective(name) for label, name in drawn.items()}
+    made = {label: make_objective(name) for label, name in drawn.items()}
     return figures.weight_curves({"": made}).save(folder / "weights.svg")
 
 
