@@ -56,6 +56,7 @@ CASES = [
     Case(TrimSFT(0.5, 3.0), (1, 16, 300), False, {"normalizer": 123.5}),
     Case(AutoTrim(), (6, 24, 300), True, {"softcap": 30.0}),
     Case(AutoTrim(floor=0.1, power=2.0), (5, 20, 97), False, {"logit_scale": 0.25}, ignored=IGNORED),
+    Case(lambda tokens: tokens.gap > 0, (6, 24, 97)),
     Case(sharpness, (6, 24, 300), True, {"logit_scale": 2.0}, strided=True),
     Case(confident, (6, 32, 50), False, {"normalizer": 5.0}, ignored=IGNORED),
 ]

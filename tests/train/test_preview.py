@@ -21,11 +21,11 @@ def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", 
     return encode(data, TOKENIZER, DataConfig("d", system_prompt=""))
 
 
-def shown(dataset: Dataset, *, colour: bool = False, show_ids: bool = False, **settings: Any) -> str:
+def shown(dataset: Dataset, *, colour: bool = False, **settings: Any) -> str:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60)
     examples = examine(dataset, TOKENIZER, **{"count": 1, **settings})
-    show(Preview(examples, measure_lengths(dataset, settings.get("max_length"))), console, show_ids=show_ids)
+    show(Preview(examples, measure_lengths(dataset, settings.get("max_length"))), console)
     return stream.getvalue()
 
 

@@ -89,7 +89,7 @@ def examine(
     return examples
 
 
-def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
+def show(seen: Preview, console: Console) -> None:
     """Print the examples, the prompt dim and trained tokens in colour, and a line on all rows."""
     for row in seen.examples:
         cut = f", {row['cut_tokens']:,} lost to the maximum length" if row["cut_tokens"] else ""
@@ -102,7 +102,6 @@ def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
             for number, token in enumerate(tokens):
                 style = _STYLES[fate][number % 2] + (" bold underline" if token["special"] else "")
                 drawn.append(spaced(token["text"]) or f"<token {token['id']}>", style=style)
-                drawn.append(f"[{token['id']}]" if show_ids else "", style="dim")
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()
     console.print(f"all rows: {seen.lengths}", soft_wrap=True)
