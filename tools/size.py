@@ -31,11 +31,11 @@ PYTHON = {
     "audit": Room(427, 400),
     "report": Room(2911, 2400),
     "study": Room(4725, 2500),
-    "lab": Room(767, 700),
-    "runs": Room(2640, 1700),  # with the files at the top of the package
+    "lab": Room(744, 700),
+    "runs": Room(2641, 1700),  # with the files at the top of the package
     "cli": Room(1248, 800),
     "integrations": Room(0, 300),
-    "tests": Room(24078, 16_000),
+    "tests": Room(24082, 16_000),
     "tools and benchmarks": Room(5808, 6_000),
 }
 """Lines of Python."""
