@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
@@ -155,6 +156,29 @@ def unpatch(model: Model) -> Model:
         for key in [key for key, hook in head._forward_hooks.items() if hook is _remember_output]:
             del head._forward_hooks[key]
     return model
+
+
+class TrimCallback(TrainerCallback):  # type: ignore[misc]
+    """Patches the model when a training by `transformers.Trainer` begins, and gives it back as it was at the end.
+
+        Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
+
+    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+
+    Args:
+        objective: the weight of each token, or its name.
+        settings: keywords of `trimsft.patch`, such as skip_below=0.
+    """
+
+    def __init__(self, objective: Objective | str, **settings: Any) -> None:
+        self._objective = objective
+        self._settings = settings
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        patch(getattr(model, "module", model), self._objective, **self._settings)  # inside DistributedDataParallel
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        unpatch(getattr(model, "module", model))
 
 
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
