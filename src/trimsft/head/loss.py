@@ -148,8 +148,7 @@ def linear_cross_entropy(
         if token_weights is not None:
             labels = labels.masked_fill(token_weights == 0, ignore_index)
         trained = TrainedRows(labels, weight.shape[0], ignore_index)
-    if skip_below is None:
-        skip_below = DEFAULT_SKIP_BELOW if getattr(objective, "trims", False) else 0.0
+    skip_below = skip_below_of(objective) if skip_below is None else skip_below
     # a normalizer of 0 is no matter where there is nothing to train
     divisor = normalizer if isinstance(normalizer, Tensor) else normalizer or None
     _check_settings(objective, skip_below, logit_scale=logit_scale, softcap=softcap, normalizer=divisor)
