@@ -240,7 +240,7 @@ def _figures(scores: BenchmarkScore) -> dict[str, Any]:
     average = {name: round(100 * value, 2) for name, value in scores.average.as_dict().items()}
     found: dict[str, Any] = {"average": average, "statuses": scores.statuses}
     if scores.samples > 1:
-        found["majority"] = round(100 * scores.majority_at[scores.samples].value, 2)
+        found["majority"] = round(100 * scores.interval(f"majority@{scores.samples}").value, 2)
     return found
 
 
