@@ -126,7 +126,7 @@ def held_out_figures(model: StackedModel, sets: Sequence[Examples], at_once: int
 
 
 def calibration_error(nll: NDArray[np.float64], gap: NDArray[np.float64]) -> float:
-    """sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width; as `trimsft.tokens.statistics.calibration`."""
+    """sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width; as `trimsft.tokens.statistics`."""
     sure = np.minimum(np.exp(np.maximum(0.0, -gap) - nll), 1.0)
     right = np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
     bins = np.minimum((sure * BINS).astype(int), BINS - 1)

@@ -76,16 +76,6 @@ class TrimSFTError(Exception):
                 text += f"; set {names[name]} {value}"
         return _printable(text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(kind: type[TrimSFTError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TrimSFTError:
-    """Return an error that has crossed a process border, with its fields."""
-    error = kind.__new__(kind, *arguments)
-    error.__dict__.update(state)
-    return error
-
 
 class UsageError(TrimSFTError, ValueError):
     """A request that cannot be carried out as it stands: a setting, an argument, an input."""
@@ -143,11 +133,7 @@ def _printable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and what it counts.
-
-    >>> counted(1, "row"), counted(1200, "token")
-    ('1 row', '1,200 tokens')
-    """
+    """Return a number and what it counts: "1 row", "1,200 tokens"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -164,18 +150,22 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C. Python may end a program by the signal itself where a plain KeyboardInterrupt has passed an import."""
 
+    number, word = 2, "interrupted"
+
 
 class Stopped(KeyboardInterrupt):
     """SIGTERM, raised where Ctrl-C would be."""
+
+    number, word = 15, "terminated"
 
 
 class HungUp(KeyboardInterrupt):
     """SIGHUP: the terminal is gone."""
 
+    number, word = 1, "hung up"
 
-_RAISED: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: Interrupted, signal.SIGTERM: Stopped}
-if hasattr(signal, "SIGHUP"):  # not on Windows
-    _RAISED[signal.SIGHUP] = HungUp
+
+_RAISED = {kind.number: kind for kind in (Interrupted, Stopped, HungUp) if kind.number in set(signal.valid_signals())}
 
 
 def handle_signals(handler: Handler) -> dict[int, Handler]:
@@ -186,8 +176,8 @@ def handle_signals(handler: Handler) -> dict[int, Handler]:
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
-    numbers = [number for number in _RAISED if (_RAISED[number], signal.getsignal(number)) != (HungUp, signal.SIG_IGN)]
-    return {number: signal.signal(number, handler) for number in numbers}
+    ignored = {number for number in _RAISED if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number in _RAISED.keys() - ignored}
 
 
 def restore_handlers(before: Mapping[int, Handler]) -> None:
@@ -202,25 +192,18 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
     """
     if os.environ.get("RANK", "0") == "0":
-        os.write(2, f"trimsft: {word_for(_RAISED[number])} before anything was begun\n".encode())
+        os.write(2, f"trimsft: {_RAISED[number].word} before anything was begun\n".encode())
     os._exit(128 + number)
 
 
 def interruption(number: int, details: str = "") -> KeyboardInterrupt:
     """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
     kind = _RAISED[number]
-    return kind(word_for(kind) + details) if details else kind()
-
-
-def word_for(kind: type[KeyboardInterrupt]) -> str:
-    """Return what has happened to a program that ends with this exception."""
-    return {Stopped: "terminated", HungUp: "hung up"}.get(kind, "interrupted")
+    return kind(kind.word + details) if details else kind()
 
 
 def exit_code(error: BaseException) -> int:
     """Return what a command that ends with this error returns to its shell."""
     if isinstance(error, TrimSFTError):
         return error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return 143 if isinstance(error, Stopped) else 129 if isinstance(error, HungUp) else 130
-    return FAILED
+    return 128 + getattr(error, "number", signal.SIGINT) if isinstance(error, KeyboardInterrupt) else FAILED

@@ -26,10 +26,10 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any
 
 from trimsft.errors import UsageError
 
@@ -38,20 +38,15 @@ from trimsft.errors import UsageError
 class Option:
     """What is known of a field beside its type and default."""
 
-    help: str = ""
-    """A sentence; the command line adds the default by itself."""
-    flags: tuple[str, ...] = ()
-    """Names on the command line, where they are not --field-name; a bool with one flag has no --no- form."""
-    argument: str | None = None
-    """The metavar of a positional argument; None for options."""
-    metavar: str = ""
-    """What --help calls a text that an option takes."""
+    help: str = ""  # a sentence; the command line adds the default by itself
+    flags: tuple[str, ...] = ()  # names on the command line, if not --field-name; a bool with one has no --no- form
+    argument: str | None = None  # the metavar of a positional argument; None for options
+    metavar: str = ""  # what --help calls a text that an option takes
     least: float | None = None
     above: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
-    inline: type | None = None
-    """A dataclass whose own options stand on the command line in place of this field."""
+    inline: type | None = None  # a dataclass whose own options stand on the command line in place of this field
 
 
 def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, **known: Any) -> Any:
@@ -70,15 +65,16 @@ def options_of(kind: type) -> dict[str, Option]:
 
 def given_options(settings: Any) -> Mapping[str, Any]:
     """Return the fields that differ from their defaults."""
-    changed = {}
-    for field in dataclasses.fields(settings):
-        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-        if getattr(settings, field.name) != default:
-            changed[field.name] = getattr(settings, field.name)
-    return changed
+    defaults = {
+        field.name: field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        for field in dataclasses.fields(settings)
+    }
+    return {name: getattr(settings, name) for name, value in defaults.items() if getattr(settings, name) != value}
 
 
 # ---- checks
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
 
 
 def check_options(settings: Any) -> None:
@@ -88,13 +84,31 @@ def check_options(settings: Any) -> None:
     """
     hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
-        hint = hints[name]
-        value = _with_paths(name, getattr(settings, name), hint)
-        if not _fits(value, hint):
-            allowed = dict.fromkeys(_words(kind) for kind in _kinds(hint) if kind is not type(None))
-            raise UsageError(f"must be {' or '.join(allowed)}", field=name, value=value)
-        _check_bounds(name, value, known)
-        object.__setattr__(settings, name, value)  # most are frozen
+        given, hint = getattr(settings, name), hints[name]
+        kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+        fitting = [value for kind in kinds for value in _fit(name, given, kind)]
+        if not fitting:
+            words = (_words(kind) for kind in kinds if kind is not type(None))
+            raise UsageError(f"must be {' or '.join(dict.fromkeys(words))}", field=name, value=given)
+        _check_bounds(name, fitting[0], known)
+        object.__setattr__(settings, name, fitting[0])  # most are frozen
+
+
+def _fit(name: str, value: Any, kind: Any) -> Iterator[Any]:
+    """Yield the value if it is of a type, a text as the path that it names."""
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin is Path:
+        if isinstance(value, str | Path) and value:
+            yield check_path(name, value)
+    elif isinstance(value, bool):
+        yield from [value] if kind is bool else []
+    elif origin in (int, float):
+        yield from [value] if isinstance(value, numbers.Integral if origin is int else numbers.Real) else []
+    elif not inner:
+        yield from [value] if isinstance(value, origin) else []
+    elif isinstance(value, origin) and not isinstance(value, str):
+        entries = [list(_fit(name, entry, inner[0])) for entry in value]
+        yield from [type(value)(entry for (entry,) in entries)] if all(entries) else []
 
 
 def _check_bounds(name: str, value: Any, known: Option) -> None:
@@ -113,15 +127,6 @@ def _check_bounds(name: str, value: Any, known: Option) -> None:
             raise unknown_name(name, one, known.choices)
 
 
-def _with_paths(name: str, value: Any, hint: Any) -> Any:
-    """Return the value with paths for texts, where the hint says so; an empty text names nothing, and stays."""
-    if Path in _kinds(hint) and isinstance(value, str | Path) and value:
-        return check_path(name, value)
-    if isinstance(value, list | tuple) and any(typing.get_args(kind)[:1] == (Path,) for kind in _kinds(hint)):
-        return type(value)(_with_paths(name, entry, Path) for entry in value)
-    return value
-
-
 def check_path(name: str, value: str | Path) -> Path:
     """Return the path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
     try:
@@ -133,39 +138,10 @@ def check_path(name: str, value: str | Path) -> Path:
     return path
 
 
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    """Return the types that a hint allows one of."""
-    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    return any(_is_of(value, kind) for kind in _kinds(hint))
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin is Literal:
-        return value in inner
-    if isinstance(value, bool):
-        return origin is bool
-    if origin in (int, float):
-        return isinstance(value, numbers.Integral if origin is int else numbers.Real)
-    if not isinstance(value, origin):
-        return False
-    if not inner or isinstance(value, str | Mapping):
-        return True
-    return all(_fits(entry, inner[0]) for entry in typing.cast("Collection[Any]", value))
-
-
 def _words(kind: Any) -> str:
     """Return what a type is called in a message."""
     inner = typing.get_args(kind)
-    if typing.get_origin(kind) is Literal:
-        return " or ".join(map(repr, inner))
-    if inner:
-        return f"a list of {_words(inner[0])}"
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
-    return names.get(kind, f"a {kind.__name__}")
+    return f"a list of {_words(inner[0])}" if inner else _WORDS.get(kind, f"a {kind.__name__}")
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import functools
 import hashlib
 import importlib
 import inspect
+import operator
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from trimsft.errors import UsageError, one_line
@@ -37,9 +35,25 @@ def require_reference(reference: str, *, field: str, example: str) -> None:
 def load_attribute(reference: str, *, field: str, name: str | None = None) -> Any:
     """Return what `module:Attribute` stands for; raises `UsageError` about `field`, in which it is called `name`."""
     module, attribute = reference.split(":")
-    imported = _import(name or reference, module, field)
+    here = os.getcwd()
+    # the last place to import from, so that nothing in it takes the place of an installed package
+    added = [] if here in sys.path or "" in sys.path else [here]
+    sys.path += added
+    importlib.invalidate_caches()
     try:
-        return functools.reduce(getattr, attribute.split("."), imported)
+        imported = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # whatever the code of others does
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent is not None and f"{module}.".startswith(f"{absent}."):
+            hint = f"install it, or start where {module.split('.')[0]} is in the current folder"
+            raise UsageError(f"{name or reference!r}: no module {absent!r}", field=field, hint=hint) from error
+        problem = f"{module!r} cannot be imported ({type(error).__name__}: {one_line(error)})"
+        raise UsageError(problem, field=field) from error
+    finally:
+        for place in added:
+            sys.path.remove(place)
+    try:
+        return operator.attrgetter(attribute)(imported)
     except AttributeError:
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
         where = getattr(imported, "__file__", None) or "a folder without __init__.py"
@@ -49,38 +63,9 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:
     """Return the SHA-256 of the files of what was loaded: of the module that is named, and of its class or function."""
-    module, _ = reference.split(":")
-    files = [getattr(sys.modules[module], "__file__", None)]
+    files = [getattr(sys.modules[reference.partition(":")[0]], "__file__", None)]
     with contextlib.suppress(TypeError, OSError):  # one without a file, such as of C or of a notebook
         is_made = inspect.isclass(loaded) or inspect.isroutine(loaded)
         files.append(inspect.getsourcefile(loaded if is_made else type(loaded)))
     paths = dict.fromkeys(Path(file).resolve() for file in files if file)
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
-
-
-def _import(name: str, module: str, field: str) -> ModuleType:
-    with _current_folder():
-        try:
-            return importlib.import_module(module)
-        except (Exception, SystemExit) as error:  # whatever the code of others does
-            absent = error.name if isinstance(error, ModuleNotFoundError) else None
-            if absent is not None and f"{module}.".startswith(f"{absent}."):
-                hint = f"install it, or start where {module.split('.')[0]} is in the current folder"
-                raise UsageError(f"{name!r}: no module {absent!r}", field=field, hint=hint) from error
-            problem = f"{module!r} cannot be imported ({type(error).__name__}: {one_line(error)})"
-            raise UsageError(problem, field=field) from error
-
-
-@contextlib.contextmanager
-def _current_folder() -> Iterator[None]:
-    """Make the current folder the last place to import from: nothing in it takes the place of an installed package."""
-    here = os.getcwd()
-    if here in sys.path or "" in sys.path:
-        yield
-        return
-    sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(here)

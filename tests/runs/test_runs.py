@@ -22,13 +22,13 @@ from trimsft.errors import RunError, WriteError
 from trimsft.runs import (
     JsonLines,
     RunDirectory,
+    directory,
     environment,
     files,
     find_weights,
     fingerprint_file,
     fingerprint_folder,
     holder_of,
-    lock,
     write_whole,
 )
 from trimsft.runs.files import written_beside
@@ -120,7 +120,7 @@ def test_a_lock_may_be_taken_twice_or_kept_without_a_name(run: RunDirectory) -> 
     assert not is_locked() and holder_of(path) is None
     run.lock()
     assert is_locked()
-    lock._held.pop(path.resolve()).release()
+    directory._held.pop(path.resolve()).release()
 
 
 def test_locks_that_cannot_be_had_say_why(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,15 +76,6 @@ def test_several_models_and_a_sample(folder, phi, data) -> None:
     assert one["token_id"].tolist() == two["token_id"].tolist() and one["gap"].tolist() != two["gap"].tolist()
 
 
-def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
-    monkeypatch.setattr("trimsft.tokens.forward.WINDOW", 6)
-    result = run(folder, "--data", data, "--shard", "2/2", "--json")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["pending"] == ["tokens-llama.parquet"]
-    assert "this share is done; tokens-llama.parquet is written when the last share is" in result.stderr
-    assert "R_eff" in run(folder, "--data", data, "--shard", "1/2").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -96,7 +87,6 @@ def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
         ("--data rows.jsonl --out rows.jsonl", "--out: must be a folder, or for one model a file that ends in .parq"),
         ("--data rows.jsonl --out rows.jsonl/x", "--out: must be a folder, or for one model a file that ends in .par"),
         ("--data rows.jsonl --out dir.parquet", "--out: must be a folder, or for one model a file that ends in .par"),
-        ("--data rows.jsonl --shard 3/2", "--shard: must be K/N with K from 1 to N, such as 2/4, got '3/2'"),
         (
             "--data rows.jsonl --max-length 5 --out new/t.parquet",
             "--max-length: leaves no token to train on in any row",

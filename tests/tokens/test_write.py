@@ -284,3 +284,41 @@ def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
     assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
     assert "top_ids" not in read_token_table(path).columns
     assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
+
+
+def test_a_table_that_is_there_is_kept_or_refused(folder, phi, tmp_path, monkeypatch) -> None:
+    out = write_token_table(folder, ROWS, tmp_path / "t.parquet")
+    before = out.read_bytes()
+    for says, model, rows, options in [
+        ("max_length: was None, now 99", folder, ROWS, {"max_length": 99}),
+        ("data: was 12 rows, .*, now 11 rows", folder, ROWS[:-1], {}),
+        ("top: was 0, now 2", folder, ROWS, {"top": 2}),
+        ("model_sha256: was", phi, ROWS, {}),
+    ]:
+        with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*set overwrite=True"):
+            write_token_table(model, rows, out, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "load_model", None)
+        write_token_table(folder, ROWS, out)  # is not measured again
+    assert out.read_bytes() == before
+    write_token_table(folder, ROWS, out, max_length=99, overwrite=True)
+    assert read_token_table(out).metadata["max_length"] == 99
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="it says nothing about how it was made"):
+        write_token_table(folder, ROWS, tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_an_interrupted_start_leaves_nothing(folder, tmp_path, broken_head) -> None:
+    with pytest.raises(FloatingPointError):
+        write_token_table(folder, ROWS, tmp_path / "new" / "t.parquet", max_length=150)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_process_on_a_known_device(folder, tmp_path, monkeypatch) -> None:
+    for name in ("", "gpu", "cuda:x"):
+        with pytest.raises(UsageError, match="device: must be auto, cpu, cuda or cuda:N"):
+            write_token_table(folder, ROWS, tmp_path / "t.parquet", device=name)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="is made by one process, got 2; start it without torchrun"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet")

@@ -1,4 +1,4 @@
-"""Run directories: where everything of a run is, and what it was made with.
+"""Run directories: where everything of a run is, what it was made with, and which process works on it.
 
 runs/trim/
   .lock           held while a process works here; says which one
@@ -11,20 +11,27 @@ runs/trim/
   report.html
 """
 
+import contextlib
 import importlib.metadata
 import json
+import os
 import platform
+import shlex
+import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from trimsft.errors import RunError, one_line
+from filelock import FileLock, Timeout
+
+from trimsft.errors import RunError, RunInUse, one_line
 from trimsft.runs.files import refuse_links, write_whole
-from trimsft.runs.lock import RunLock, command_line, now
-from trimsft.runs.parsing import parse_yaml, read_json
-from trimsft.runs.secrets import without_folders
+from trimsft.runs.parsing import ParseError, checked, parse_json, parse_yaml, read_json
+from trimsft.runs.secrets import hide_secrets, without_folders
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
 MOST_NAMED = 6  # settings that differ; of a run of another kind all do
@@ -53,7 +60,7 @@ class RunDirectory:
         """Return the benchmarks that have scores."""
         return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
 
-    def lock(self, *, patience: float = 0.0) -> RunLock:
+    def lock(self, *, patience: float = 0.0) -> "RunLock":
         """Keep other processes out: `with run.lock():`, or call it once and hold it until the process ends.
 
         Of a distributed run only one process may take it. The directory itself may be a link, nothing in it may.
@@ -83,9 +90,9 @@ class RunDirectory:
         """
         import yaml
 
-        content = yaml.safe_dump(_plain(settings), sort_keys=False, allow_unicode=True)
+        plain = json.loads(json.dumps(settings, default=_plain))
         before = self.read_config()
-        changed = {} if before is None else _differences(before, yaml.safe_load(content))
+        changed = {} if before is None else _differences(before, plain)
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
@@ -95,7 +102,7 @@ class RunDirectory:
                 "Give it the same settings to continue it, or choose another output directory"
             )
         if before is None or changed:
-            write_whole(self.config_path, content.encode())
+            write_whole(self.config_path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 
     # ---- the manifest
 
@@ -108,50 +115,67 @@ class RunDirectory:
 
     def write_manifest(self, **facts: Any) -> None:
         """Add facts; one that is already there is replaced."""
-        merged = self.read_manifest() | facts
-        content = without_folders(json.dumps(merged, indent=1, default=str))
+        content = without_folders(json.dumps(self.read_manifest() | facts, indent=1, default=str))
         write_whole(self.manifest_path, (content + "\n").encode())
 
     def mark_finished(self) -> None:
         """Record that the run is complete."""
-        self.write_manifest(finished=now())
+        self.write_manifest(finished=_now())
 
     def is_finished(self) -> bool:
         """Return whether the run was marked complete."""
         return bool(self.read_manifest().get("finished"))
 
 
+def find_weights(model: str | Path) -> str:
+    """Return what `from_pretrained` loads: a run directory's model, a model folder, or a name of the hub."""
+    folder = Path(model).expanduser()
+    run = RunDirectory(folder)
+    if run.is_run():
+        if not run.model_dir.is_dir():
+            hint = "finish its training first"
+            raise RunError("is a run without a model yet", field="model", value=str(folder), hint=hint)
+        return str(run.model_dir)
+    if str(model).startswith(("/", "./", "../", "~")) and not folder.is_dir():
+        raise RunError(f"no such folder: {str(model)!r}", field="model")
+    return str(folder) if folder.is_dir() else str(model)
+
+
 def environment() -> dict[str, Any]:
     """Return what a result may depend on: versions, system, GPUs (if torch is loaded), command line."""
     trimsft = sys.modules[__name__.partition(".")[0]]  # importing it here would turn the direction of imports
-    facts: dict[str, Any] = {
-        "versions": {"trimsft": trimsft.__version__, "python": platform.python_version()},
-        "platform": platform.platform(),
-        "command": command_line(),
-    }
+    versions: dict[str, str | None] = {"trimsft": trimsft.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
-            facts["versions"][package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            facts["versions"][package] = None
+            versions[package] = None
+    facts = {"versions": versions, "platform": platform.platform(), "command": command_line()}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return facts
 
 
+def command_line() -> str:
+    """Return the command line of this process without secrets; `python -m` by the name of its package."""
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return shlex.join(hide_secrets([name, *sys.argv[1:]]))
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+# ---- settings by name
+
+
 def _plain(value: Any) -> Any:
-    """Return the value in the types that YAML knows."""
+    """Return a value that JSON and YAML know, for one that they do not."""
     if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, set | frozenset | list | tuple):
-        return [_plain(entry) for entry in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return None if value is None else str(value)
+        return value.value
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def by_dotted_name(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,7 +192,7 @@ def by_dotted_name(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _differences(was: Any, now: Any) -> dict[str, str]:
-    """For each setting that differs, by name: what it was and what it is now."""
+    """Return a sentence for each setting that differs, by its name."""
     old, new = dict(by_dotted_name(was)), dict(by_dotted_name(now))
     changed = {}
     for name in old | new:
@@ -179,15 +203,90 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
     return changed
 
 
-def find_weights(model: str | Path) -> str:
-    """Return what `from_pretrained` loads: a run directory's model, a model folder, or a name of the hub."""
-    folder = Path(model).expanduser()
-    run = RunDirectory(folder)
-    if run.is_run():
-        if not run.model_dir.is_dir():
-            hint = "finish its training first"
-            raise RunError("is a run without a model yet", field="model", value=str(folder), hint=hint)
-        return str(run.model_dir)
-    if str(model).startswith(("/", "./", "../", "~")) and not folder.is_dir():
-        raise RunError(f"no such folder: {str(model)!r}", field="model")
-    return str(folder) if folder.is_dir() else str(model)
+# ---- who works on a run
+
+_held: dict[Path, FileLock] = {}
+"""The locks of this process: one that nobody keeps a name for would be freed by the garbage collector."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, as it has described itself."""
+
+    host: str = "an unknown host"
+    pid: int = 0
+    since: str = "an unknown time"
+    command: str = ""
+
+    def __str__(self) -> str:
+        command = f" ({self.command})" if self.command else ""
+        return f"process {self.pid} on {self.host} since {self.since}{command}"
+
+
+class RunLock:
+    """A lock that holds from the moment it is made until it is released or the process ends, also between machines.
+
+    Taking it again in the same process is harmless: it holds until each is released. A forked child does not hold it.
+
+    Args:
+        patience: seconds to wait for whoever holds it; then `RunInUse` is raised.
+    """
+
+    def __init__(self, path: Path, *, patience: float = 0.0) -> None:
+        refuse_links(path)
+        self._path = path.resolve()
+        self._lock = _held.get(self._path) or FileLock(self._path, thread_local=False, fallback_to_soft=False)
+        self._is_released = False
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=patience)
+        except Timeout:
+            hint, holder = "wait until it ends, or choose another output directory", _read_holder(self._path)
+            refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
+            refusal.holder = holder
+            raise refusal from None
+        except OSError as error:
+            problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
+            raise RunError(problem, hint="choose another output directory") from error
+        if self._path not in _held:
+            _held[self._path] = self._lock
+            holder = Holder(socket.gethostname(), os.getpid(), _now(), command_line())
+            with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
+                self._path.write_text(json.dumps(asdict(holder)) + "\n", encoding="utf-8")
+
+    def release(self) -> None:
+        """Give it back; a second time does nothing."""
+        if self._is_released or _held.get(self._path) is not self._lock:
+            return
+        self._is_released = True
+        if self._lock.lock_counter == 1:
+            del _held[self._path]
+            with contextlib.suppress(OSError):
+                os.truncate(self._path, 0)
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.release()
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Return who holds a lock now; None where nobody does."""
+    path = path.resolve()
+    if not path.is_file() or not path.stat().st_size:  # a holder empties it when it is done
+        return None
+    if path not in _held:
+        with contextlib.suppress(Timeout), FileLock(path, timeout=0, fallback_to_soft=False):
+            return None
+    return _read_holder(path) or Holder()
+
+
+def _read_holder(path: Path) -> Holder | None:
+    try:
+        return checked(Holder, parse_json(path.read_bytes()), where="note")
+    except (OSError, ParseError, RunError):
+        return None

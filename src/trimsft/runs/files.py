@@ -61,14 +61,13 @@ def written_beside(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.filename not in (None, str(beside), beside, str(path.parent)):  # what the caller was reading
             raise
-        raise cannot_write(path, error) from error
+        raise _cannot_write(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
 
 
-def cannot_write(path: Path, error: OSError) -> WriteError:
-    """Return the error for a file that the system did not take, such as on a full disk."""
+def _cannot_write(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
 
@@ -105,16 +104,30 @@ class JsonLines:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one line in one write; it outlives the process from then on."""
-        if self._descriptor is None:
-            self._descriptor = self._open()
         line = (json.dumps(record) + "\n").encode()
-        end = os.fstat(self._descriptor).st_size
         try:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
+            if self._descriptor is None:
+                self._descriptor = self._open()
+            end = os.fstat(self._descriptor).st_size
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            except OSError:
+                os.ftruncate(self._descriptor, end)
+                raise
         except OSError as error:
-            os.ftruncate(self._descriptor, end)
-            raise cannot_write(self.path, error) from error
+            raise _cannot_write(self.path, error) from error
+
+    def _open(self) -> int:
+        """Open the file for appending, its last line mended or cut off."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        whole, size = sum(len(line) + 1 for line, _ in self._lines()), os.fstat(descriptor).st_size
+        if size < whole:  # the last line lacks nothing but its end
+            os.write(descriptor, b"\n")
+        elif size > whole:
+            os.ftruncate(descriptor, whole)
+        return descriptor
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the whole lines in order, one at a time."""
@@ -125,7 +138,7 @@ class JsonLines:
         return list(self)
 
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
-        """Cut the file before the first record for which `is_after` holds; returns how many lines went."""
+        """Cut the file before the first record for which `is_after` holds; return how many lines went."""
         self.close()
         lines = list(self._lines())
         keep = next((index for index, (_, record) in enumerate(lines) if is_after(record)), len(lines))
@@ -139,21 +152,6 @@ class JsonLines:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _open(self) -> int:
-        """Open the file for appending, its last line mended or cut off."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-            whole = sum(len(line) + 1 for line, _ in self._lines())
-            size = os.fstat(descriptor).st_size
-            if size < whole:  # the last line lacks nothing but its end
-                os.write(descriptor, b"\n")
-            elif size > whole:
-                os.ftruncate(descriptor, whole)
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
-        return descriptor
-
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if not self.path.exists():
             return
@@ -162,10 +160,10 @@ class JsonLines:
                 try:
                     record = parse_json(line)
                 except ParseError as error:
-                    if line.endswith(b"\n"):
-                        hint = "restore or remove it"
-                        raise RunError(f"{self.path}, line {number}: not JSON ({error})", hint=hint) from error
-                    return
+                    if not line.endswith(b"\n"):
+                        return
+                    problem = f"{self.path}, line {number}: not JSON ({error})"
+                    raise RunError(problem, hint="restore or remove it") from error
                 # an object cannot be cut short and still parse, a bare number can
                 if not isinstance(record, dict):
                     raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")

@@ -9,22 +9,17 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
 Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say where it stood, as a `RunError`.
 """
 
-import functools
 import json
 import reprlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from trimsft.errors import RunError, one_line
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 Kind = TypeVar("Kind")
 RESTORE = "restore it or remove it"
-LARGEST_YAML = 2**20
-"""Characters of a YAML text: settings are written by hand, and the parser needs a second for as many."""
+_adapters: dict[Any, Any] = {}  # of pydantic, by type: each takes milliseconds to make
+LARGEST_YAML = 2**20  # settings are written by hand, and the parser needs a second for as many characters
 
 
 class ParseError(ValueError):
@@ -42,10 +37,9 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text of settings.
+    """Return the value of a YAML text of settings, in which no key may stand twice and nothing be an alias.
 
-    Aliases are refused, since a few of them stand for more than any memory holds, and so is a key that stands twice, of
-    which PyYAML takes the last.
+    A few aliases stand for more than any memory holds, and of a key that stands twice PyYAML takes the last.
     """
     import yaml
 
@@ -75,33 +69,22 @@ def parse_yaml(text: str) -> Any:
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
     """Return the content of a JSON file as a type or a dataclass; `FileNotFoundError` passes."""
-    content = path.read_bytes()
-    value: Kind = _validated(kind, lambda adapter: adapter.validate_json(content, strict=True), str(path), hint)
-    return value
+    return checked(kind, path.read_bytes(), where=str(path), hint=hint, is_json=True)
 
 
-def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE) -> Kind:
-    """Return a parsed value as a type or a dataclass; `where` is the place that an error names."""
-    result: Kind = _validated(kind, lambda adapter: adapter.validate_python(value), where, hint)
-    return result
+def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE, is_json: bool = False) -> Kind:
+    """Return a parsed value, or a text of JSON, as a type or a dataclass; `where` is the place that an error names."""
+    from pydantic import TypeAdapter, ValidationError
 
-
-@functools.cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def _validated(kind: Any, validate: Callable[["TypeAdapter[Any]"], Any], where: str, hint: str) -> Any:
-    from pydantic import ValidationError
-
+    if (adapter := _adapters.get(kind)) is None:
+        adapter = _adapters[kind] = TypeAdapter(kind)
     try:
-        return validate(_adapter(kind))
+        result: Kind = adapter.validate_json(value, strict=True) if is_json else adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(map(str, first["loc"]))
         problem = first["msg"][:1].lower() + first["msg"][1:]
         if first["type"] != "json_invalid":
             problem += f", got {reprlib.repr(first['input'])}"
         raise RunError(f"{where}: {place + ': ' if place else ''}{problem}", hint=hint) from error
+    return result

@@ -17,7 +17,7 @@ import numpy as np
 from trimsft.intervals import Array, Interval
 from trimsft.objectives import TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
-from trimsft.report.token_tables import confidences
+from trimsft.report.run_tables import confidences
 from trimsft.study import paper_tables
 from trimsft.study.cell import BASE, method_name
 from trimsft.study.claims import Claim, make_claim
@@ -26,7 +26,7 @@ from trimsft.study.score_tables import DEFAULT_BAND, STAND_IN
 from trimsft.study.variance import OPEN, verdict_of
 from trimsft.tables import Cell, Records, Table, Value, rounded
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.intervals import (
+from trimsft.tokens.statistics import (
     PAPER_MASS,
     ByExample,
     Means,
@@ -37,8 +37,8 @@ from trimsft.tokens.statistics.intervals import (
     r_eff,
     ratio,
     weight_sums,
+    weights_of,
 )
-from trimsft.tokens.statistics.weighting import weights_of
 from trimsft.tokens.table import TokenTable
 
 BAND = {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1]}

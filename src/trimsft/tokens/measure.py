@@ -17,7 +17,7 @@ from trimsft.tables import Cell, Table, Tabular
 
 if TYPE_CHECKING:
     from trimsft.objectives import Objective
-    from trimsft.tokens.statistics.verdict import Verdict
+    from trimsft.tokens.statistics import Verdict
     from trimsft.tokens.table import TokenTable
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
@@ -44,9 +44,6 @@ class TokenSettings(RowSettings):
     top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
-    shard: str | None = option(
-        None, metavar="K/N", help="K/N does the K-th of N shares; the last one to end joins them all."
-    )
     overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
 
     def __post_init__(self) -> None:
@@ -116,8 +113,7 @@ class Summary:
     def of(cls, table: TokenTable, weighing: Objective, **facts: Any) -> Summary:
         """Summarise a table."""
         from trimsft.objectives import BANDWIDTH, MARGIN
-        from trimsft.tokens.statistics.verdict import judge_table
-        from trimsft.tokens.statistics.weighting import confidence, diagnose
+        from trimsft.tokens.statistics import confidence, diagnose, judge_table
 
         weighed = diagnose(table, weighing, margin=MARGIN, bandwidth=BANDWIDTH)
         sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
@@ -141,14 +137,12 @@ class TokenTables(Tabular):
     """Result of `measure_tokens`."""
 
     summaries: list[Summary]
-    pending: list[Path]  # tables that wait for the shares of other processes
     incomparable: TrimSFTError | None  # why the tables cannot be compared; None where they can
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of `--json`."""
         return {
             "tables": [asdict(one) | {"verdict": one.verdict.as_dict()} for one in self.summaries],
-            "pending": [str(path) for path in self.pending],
             "comparable": self.incomparable is None,
             "reason": None if self.incomparable is None else str(self.incomparable),
         }
@@ -178,22 +172,19 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
     """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
     from trimsft.objectives import make_objective
     from trimsft.tokens.table import incomparable, read_token_table
-    from trimsft.tokens.write import shares_of, write_token_table
+    from trimsft.tokens.write import write_token_table
 
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    names = ("limit", "top", "batch_tokens", "shard", "overwrite", "device")
+    names = ("limit", "top", "batch_tokens", "overwrite", "device")
     options = {name: getattr(settings, name) for name in names} | asdict(settings.as_trained(settings.models))
     tables: dict[str, TokenTable] = {}
-    summaries, pending = [], []
+    summaries = []
     for model, place in settings.places().items():
         before = place.stat().st_mtime_ns if place.exists() else None
         progress = partial(on_progress, name_of(model)) if on_progress is not None else None
         write_token_table(model, rows, place, on_progress=progress, **options)
-        if not place.exists() or shares_of(place):
-            pending.append(place)
-            continue
         table = tables[model] = read_token_table(place)
         facts = {"model": model, "path": str(place), "is_new": place.stat().st_mtime_ns != before}
         summaries.append(Summary.of(table, objective, objective=settings.objective, **facts))
-    return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
+    return TokenTables(summaries, next(iter(incomparable(tables).values()), None))

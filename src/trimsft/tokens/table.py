@@ -134,12 +134,6 @@ def read_metadata(path: Path) -> dict[str, Any]:
         return _checked_metadata(path, file)
 
 
-def read_share(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Read all columns as Arrow has them, and how they were made."""
-    with _opened(path) as file:
-        return file.read(), _checked_metadata(path, file)
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a table to read from; whatever is damaged in it is said in one line."""
@@ -251,14 +245,9 @@ def shown(value: Any) -> str:
 # ---- writing
 
 
-def empty_table(top: int) -> pa.Table:
-    """Return the columns of a table with so many alternatives, without a token."""
-    return (pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if top else SCHEMA).empty_table()
-
-
 def as_arrow(columns: Mapping[str, Any]) -> pa.Table:
     """Return columns by name, as arrays, lists or Arrow's own, as a table; `category` as indexes into `CATEGORIES`."""
-    schema = empty_table("top_ids" in columns).schema
+    schema = pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if "top_ids" in columns else SCHEMA
     kinds = pa.array(columns["category"], type=pa.int8())
     category = pa.DictionaryArray.from_arrays(kinds, pa.array(CATEGORIES, type=pa.string()))
     return pa.table({name: {**columns, "category": category}[name] for name in schema.names}, schema=schema)

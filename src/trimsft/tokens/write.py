@@ -2,18 +2,13 @@
 
     write_token_table("runs/trim", rows, Path("runs/trim/tokens.parquet"), limit=100)
 
-A process holds the table in memory and writes it once, whole. Where several share the rows, each writes a table of its
-own, the share `tokens.parquet.2-of-4`, and whoever ends last makes one of them. A share that is there is not measured
-again; one that was interrupted is.
+The table is held in memory and written once, whole; what was interrupted begins again.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import logging
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +28,7 @@ from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights, fingerprint_folder
 from trimsft.tokens import forward
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.table import VERSION, as_arrow, empty_table, read_metadata, read_share, shown, write_table
+from trimsft.tokens.table import VERSION, as_arrow, read_metadata, shown, write_table
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
 _PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps for readers who show examples, and characters of each
@@ -52,7 +47,6 @@ def write_token_table(
     device: str = "auto",
     limit: int | None = None,
     top: int = 0,
-    shard: str | None = None,
     overwrite: bool = False,
     on_progress: Progress | None = None,
     **rendering: Any,
@@ -64,16 +58,20 @@ def write_token_table(
             tokenizer, which stays on its device and in its dtype.
         rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
-        device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype. A rank of
-            torchrun or accelerate takes its own GPU and its share of the rows.
+        device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype.
         top: so many of the most probable tokens beside each, in the columns top_ids, top_logprobs and top_texts.
-        shard: "2/4" does the second of four shares; whoever does the last one makes the table of all.
-        overwrite: begin again where the table, or a share of it, is there with other inputs.
+        overwrite: begin again where the table is there with other inputs.
         on_progress: called with how many rows are done, and of how many.
         rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
             rendered as it was trained; another model with the template that fits it, and uncut.
     """
     out, is_named = Path(out), isinstance(model, str | Path)
+    processes = from_environment("WORLD_SIZE", 1)
+    if processes > 1:
+        hint = "start it without torchrun"
+        raise UsageError(
+            "is more than 1, and a token table is made by one process", field="WORLD_SIZE", value=processes, hint=hint
+        )
     if is_named == (tokenizer is not None):
         hint = "leave it out" if is_named else "give the one that belongs to the model"
         raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer", hint=hint)
@@ -81,81 +79,33 @@ def write_token_table(
     device = _choose_device(device) if is_named else str(model.device)
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
     given, known = Rendering(**rendering).as_trained([model]), checked_rows(rows, limit)
-    encoder, rendered = _make_encoder(source, tokenizer, given, known)
+    encoder, rendered = make_encoder(source, tokenizer, given, known)
     # what two starts must share to be about the same table
-    inputs = _facts_of(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
+    inputs = _fingerprint(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
     inputs |= {"schema": VERSION, "top": top, "dtype": dtype, "window": forward.WINDOW}
-    number, count = _share(shard)
-    place = out if count == 1 else out.with_name(f"{out.name}.{number}-of-{count}")
-    for path in () if overwrite else (out, *shares_of(out)):
-        if path.exists() and (changed := _differences(path, inputs)):
-            problem = f"{path}: is there, made with other inputs ({changed})"
-            raise RunError(problem, hint="name another file, or replace this one", remedy=("overwrite", True))
-    is_there = place.exists() and not _differences(place, inputs)
-    if out.exists() and not overwrite:
-        for path in shares_of(out):  # of a process that was killed when it had joined them
-            path.unlink(missing_ok=True)
-    elif not is_there or place == out:
-        # between windows, so that rows meet the same ones in a batch whoever measures them
-        windows = math.ceil(len(known) / forward.WINDOW)
-        first, end = (forward.WINDOW * math.ceil(windows * share / count) for share in (number - 1, number))
-        examples = encoder.examples(known[first:end], first=first) if known[first:end] else []
-        facts = inputs | _facts(encoder, known[first:end], examples, source)
+    changed = _differences(out, inputs) if out.exists() else None
+    if changed and not overwrite:
+        problem = f"{out}: is there, made with other inputs ({changed})"
+        raise RunError(problem, hint="name another file, or replace this one", remedy=("overwrite", True))
+    if changed != "":
+        examples = encoder.examples(known)
+        facts = inputs | _facts(encoder, known, examples, source)
+        if not any(len(example.trained) for example in examples):
+            problem = "leaves no token to train on in any row"
+            raise UsageError(problem, field="max_length", value=rendered["max_length"], hint="raise it")
         if is_named:
             source = load_model(source, dtype=torch.float32 if device == "cpu" else "auto", device=device)
-        columns = _measure(forward.Reader(source, top=top), examples, batch_tokens, on_progress)
-        _write(place, _as_table(columns, examples, encoder.tokenizer, top), facts, is_whole=count == 1)
-    if count > 1:
-        _join(out, count, inputs)
+        reader, on_rows = forward.Reader(source, top=top), on_progress or (lambda done, rows: None)
+        size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
+        columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
+        on_rows(len(examples), len(examples))
+        table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
+        write_table(out, table, {**facts, "tokens": len(table)})
     _warn_of_lengths(out)
     return out
 
 
-def shares_of(out: Path) -> list[Path]:
-    """Return the shares of a table that wait to be joined."""
-    names = glob.iglob(f"{glob.escape(str(out))}.*-of-*")
-    return sorted(Path(name) for name in names if re.search(r"\.\d+-of-\d+$", name))
-
-
-def _choose_device(name: str) -> str:
-    """Return what `name` stands for: auto is a GPU, for a rank of torchrun its own, else the CPU."""
-    if name == "auto":
-        count = torch.cuda.device_count()
-        return f"cuda:{from_environment('LOCAL_RANK', 0) % count}" if count else "cpu"
-    try:
-        return str(torch.device(name))
-    except RuntimeError as error:
-        problem = f"must be auto, cpu, cuda or cuda:N ({one_line(error)})"
-        raise UsageError(problem, field="device", value=name) from error
-
-
-def _share(shard: str | None) -> tuple[int, int]:
-    """Return which share this process does, and of how many: as given, or as a rank of torchrun or accelerate."""
-    number, count = from_environment("RANK", 0) + 1, from_environment("WORLD_SIZE", 1)
-    if shard is not None:
-        if count > 1:
-            problem = f"has no effect on a rank, which takes share {number}/{count}"
-            raise UsageError(problem, field="shard", value=shard, hint="leave it out")
-        match = re.fullmatch(r"(\d+)/(\d+)", shard)
-        number, count = (int(match[1]), int(match[2])) if match else (0, 0)
-        if not 1 <= number <= count:
-            raise UsageError("must be K/N with K from 1 to N, such as 2/4", field="shard", value=shard)
-    return number, count
-
-
-def _facts_of(model: Any) -> dict[str, Any]:
-    """Return the name of a model and SHA-256 of its folder, or of samples of its parameters; None for a hub's name."""
-    if isinstance(model, str):
-        return {"model": model, "model_sha256": fingerprint_folder(Path(model)) if Path(model).is_dir() else None}
-    digest = hashlib.sha256()
-    for name, values in model.named_parameters():
-        flat = values.detach().flatten()
-        some = flat[:: max(1, len(flat) // 64)].float().cpu().numpy()
-        digest.update(f"{name}\0{tuple(values.shape)}\0{values.dtype}\0".encode() + some.tobytes())
-    return {"model": str(model.config._name_or_path or type(model).__name__), "model_sha256": digest.hexdigest()}
-
-
-def _make_encoder(
+def make_encoder(
     source: Any, tokenizer: Any, rendering: Rendering, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Encoder, dict[str, Any]]:
     """Return what makes tokens of rows, and how it does for the metadata; refuse rows that it cannot render."""
@@ -176,6 +126,29 @@ def _make_encoder(
     return encoder, rendered | losses
 
 
+def _choose_device(name: str) -> str:
+    """Return what `name` stands for: auto is a GPU, else the CPU."""
+    if name == "auto":
+        return "cuda:0" if torch.cuda.device_count() else "cpu"
+    try:
+        return str(torch.device(name))
+    except RuntimeError as error:
+        problem = f"must be auto, cpu, cuda or cuda:N ({one_line(error)})"
+        raise UsageError(problem, field="device", value=name) from error
+
+
+def _fingerprint(model: Any) -> dict[str, Any]:
+    """Return the name of a model and SHA-256 of its folder, or of samples of its parameters; None for a hub's name."""
+    if isinstance(model, str):
+        return {"model": model, "model_sha256": fingerprint_folder(Path(model)) if Path(model).is_dir() else None}
+    digest = hashlib.sha256()
+    for name, values in model.named_parameters():
+        flat = values.detach().flatten()
+        some = flat[:: max(1, len(flat) // 64)].float().cpu().numpy()
+        digest.update(f"{name}\0{tuple(values.shape)}\0{values.dtype}\0".encode() + some.tobytes())
+    return {"model": str(model.config._name_or_path or type(model).__name__), "model_sha256": digest.hexdigest()}
+
+
 def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
     """Return in words with what other inputs a table was made."""
     try:
@@ -186,23 +159,6 @@ def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
     now = {name: value for name, value in inputs.items() if name != "model" or not inputs["model_sha256"]}
     changed = [name for name in now if was.get(name) != now[name]]
     return "; ".join(f"{name}: was {shown(was.get(name))}, now {shown(now[name])}" for name in changed)
-
-
-def _warn_of_lengths(out: Path) -> None:
-    """Tell what a maximum length took, and which rows are longer than the model knows."""
-    if not out.exists() or shares_of(out):
-        return
-    metadata = read_metadata(out)
-    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
-    if cut["rows_cut"]:
-        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
-        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
-        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
-    if positions and longest > positions:
-        log.warning(
-            "%s: the longest row has %s tokens, the model knows %s positions, and what it says beyond is worth little; "
-            "a maximum length of %s cuts there", out, f"{longest:,}", f"{positions:,}", positions,
-        )  # fmt: skip
 
 
 def _facts(
@@ -231,21 +187,9 @@ def _facts(
     }
 
 
-def _measure(
-    reader: forward.Reader, examples: Sequence[Example], batch_tokens: int | None, on_progress: Progress | None
-) -> dict[str, Any]:
-    on_rows = on_progress or (lambda done, rows: None)
-    size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
-    columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
-    on_rows(len(examples), len(examples))
-    return columns
-
-
-def _as_table(columns: dict[str, Any], examples: Sequence[Example], tokenizer: Any, top: int) -> pa.Table:
+def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: TokenTexts, top: int) -> pa.Table:
     """Return the statistics with the columns of which no model is needed."""
-    if not columns:
-        return empty_table(top)
-    texts, lengths = TokenTexts(tokenizer), [len(example.trained) for example in examples]
+    lengths = [len(example.trained) for example in examples]
     ids = np.concatenate([example.labels for example in examples]).astype(np.int32)
     words = texts.take(ids)
     # example by example: a token's category depends on those around it
@@ -266,26 +210,14 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], tokenizer: A
     return as_arrow(columns)
 
 
-def _write(place: Path, table: pa.Table, facts: Mapping[str, Any], *, is_whole: bool) -> None:
-    if is_whole and not len(table):
-        problem, length = "leaves no token to train on in any row", facts["max_length"]
-        raise UsageError(problem, field="max_length", value=length, hint="raise it")
-    write_table(place, table, {**facts, "tokens": len(table)})
-    for share in shares_of(place) if is_whole else ():
-        share.unlink(missing_ok=True)
-
-
-def _join(out: Path, count: int, inputs: Mapping[str, Any]) -> None:
-    """Make the table of the shares once all are there."""
-    paths = [out.with_name(f"{out.name}.{number}-of-{count}") for number in range(1, count + 1)]
-    if not all(path.exists() and not _differences(path, inputs) for path in paths):
-        return
-    try:
-        tables, facts = zip(*(read_share(path) for path in paths), strict=True)
-    except RunError:
-        if all(path.exists() for path in paths):
-            raise
-        return  # another process has joined them meanwhile
-    cut = {name: sum(one["cut"][name] for one in facts) for name in facts[0]["cut"]}
-    whole = {**facts[0], "longest": max(one["longest"] for one in facts), "cut": cut}
-    _write(out, pa.concat_tables(tables), whole, is_whole=True)
+def _warn_of_lengths(out: Path) -> None:
+    """Log what a maximum length took, and which rows are longer than the model knows."""
+    metadata = read_metadata(out)
+    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
+    if cut["rows_cut"]:
+        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
+        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
+        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
+    if positions and longest > positions:
+        known = f"the model knows {positions:,} positions; a maximum length of {positions} cuts there"
+        log.warning("%s: the longest row has %s tokens, %s", out, f"{longest:,}", known)

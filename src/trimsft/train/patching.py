@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
@@ -34,7 +35,7 @@ from trimsft.head.lm_head import (
     whole_weight,
 )
 from trimsft.head.loss import TrainedRows
-from trimsft.objectives import Adapts, Objective, TokenStats, make_objective
+from trimsft.objectives import Objective, TokenStats, make_objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,6 +158,29 @@ def unpatch(model: Model) -> Model:
     return model
 
 
+class TrimCallback(TrainerCallback):  # type: ignore[misc]
+    """Patches the model when a training by `transformers.Trainer` begins, and gives it back as it was at the end.
+
+        Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
+
+    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+
+    Args:
+        objective: the weight of each token, or its name.
+        settings: keywords of `trimsft.patch`, such as skip_below=0.
+    """
+
+    def __init__(self, objective: Objective | str, **settings: Any) -> None:
+        self._objective = objective
+        self._settings = settings
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        patch(getattr(model, "module", model), self._objective, **self._settings)  # inside DistributedDataParallel
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        unpatch(getattr(model, "module", model))
+
+
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
     """Let `handle` take the module's calls, unless it does so already; who took them so far is `trimsft_previous`.
 
@@ -253,8 +277,6 @@ def _fused_forward(
     if aux_loss is not None:
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)
         output.loss = loss + coefficient * aux_loss.to(loss.device)
-    if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
-        settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
 
 

@@ -28,7 +28,7 @@ from trimsft.objectives import TrimSFT
 from trimsft.report.page import tokens
 from trimsft.report.page.build import write_report
 from trimsft.report.page.tokens import packed
-from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import read_token_table
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]

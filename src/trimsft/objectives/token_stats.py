@@ -1,0 +1,94 @@
+"""What an objective sees of a token, and what it must offer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from trimsft.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """What one forward pass says about each trained token: detached, one entry per token, in order."""
+
+    nll: Tensor
+    """Cross-entropy, -log p(gold); float32."""
+    gap: Tensor
+    """Gold logit minus the largest other logit; float32. Positive: the gold token is the top prediction."""
+    gold_logit: Tensor
+    """Logit of the gold token, after scaling and softcap; float32."""
+    competitor: Tensor
+    """Id of the largest other logit; int64."""
+    entropy: Tensor | None = None
+    """Entropy of the predicted distribution in nats, where it was asked for; float32."""
+    gold: Tensor | None = None
+    """Id of the gold token, where the head knows it; int64."""
+
+    @property
+    def prob(self) -> Tensor:
+        """Probability of the gold token."""
+        return (-self.nll).exp()
+
+    @property
+    def doubt(self) -> Tensor:
+        """1 - prob without cancellation: the size of the gold token's logit gradient."""
+        return -(-self.nll).expm1()
+
+    def __len__(self) -> int:
+        return self.nll.numel()
+
+    def __getitem__(self, rows: slice | Tensor) -> TokenStats:
+        parts: list[Any] = [None if values is None else values[rows] for values in vars(self).values()]
+        return TokenStats(*parts)
+
+
+@runtime_checkable
+class WeighsTokens(Protocol):
+    """An objective: `weights` is pure, elementwise and never differentiated."""
+
+    def weights(self, tokens: TokenStats) -> Tensor: ...
+
+
+Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"
+"""An objective of this module, or any elementwise function from `TokenStats` to weights."""
+
+
+def needs_of(objective: Any) -> frozenset[str]:
+    """Return which optional statistics of a token an objective cannot do without: "entropy", or none.
+
+    A class says so in its attribute `needs`; a plain function takes what there is.
+    """
+    return frozenset(getattr(objective, "needs", ()))
+
+
+def without(statistic: str, objective: Any) -> UsageError:
+    """Return the error where a statistic that an objective needs is not there."""
+    problem = f"{type(objective).__name__} needs the {statistic} of each token, and there is none"
+    return UsageError(problem, field="objective", hint=f"ask the head for it: {statistic}=True")
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether it is a number and no truth value, NaN or infinity."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def require_number(
+    objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> None:
+    value = getattr(objective, field)
+    if is_finite_number(value) and value >= at_least and value > above and value < below:
+        return
+    bounds = {
+        f" > {above:g}": above > -math.inf,
+        f" >= {at_least:g}": at_least > -math.inf,
+        f" < {below:g}": below < math.inf,
+    }
+    bound = " and".join(text for text, is_given in bounds.items() if is_given)
+    raise UsageError(f"must be a finite number{bound}", field=field, value=value)

@@ -1,0 +1,691 @@
+r"""Statistics of a token table: exact functions of its columns (appendices of the paper).
+
+    diagnose(table, TrimSFT(), margin=1.5, bandwidth=0.8).effective_ratio      # R_eff = (sum w)^2 / (N sum w^2)
+    by_category(table, margin=1, bandwidth=1)[0]                               # Group(name="numeric", ...)
+    movement(before, after, margin=1, bandwidth=1).moved_percent[0, 2]         # were low, are high
+    weight_intervals(table)[Setting(1, 1)]["r_eff"]                            # Interval(value, low, high)
+    judge_table(table).sentence                                                # "The model supports this data: ..."
+
+    >>> effective_ratio(np.array([1.0, 1.0, 0.0, 0.0]))
+    0.5
+    >>> region_percents(np.array([-1.0, 1.5, 9.0]), np.array([1.0, 2.0, 1.0]), margin=1.5, bandwidth=0.8)
+    Regions(low=25.0, middle=50.0, high=25.0)
+
+Shares are in percent; where nothing has any weight they are NaN. Intervals are of 95 % and resample examples, since the
+tokens of one are not independent. Shapes: B bins, E examples, K columns, R resamples.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.errors import UsageError, one_line
+from trimsft.head.problem import weigh
+from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
+from trimsft.objectives import (
+    BANDWIDTH,
+    MARGIN,
+    PAPER_OBJECTIVES,
+    PARAMETERS,
+    BuiltinObjective,
+    Objective,
+    TrimSFT,
+    WeighsTokens,
+    make_objective,
+)
+from trimsft.objectives.paper import HIGH_WEIGHT, Setting
+from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.table import TokenTable, same_tokens
+
+REGIONS = ("low", "middle", "high")
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+def sums_by(groups: Numbers, values: NDArray[Any], count: int) -> Array:
+    """Return the sum of the values of each of `count` groups."""
+    return np.bincount(groups, weights=values.astype(np.float64), minlength=count).astype(np.float64)
+
+
+# ---- weights
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Percent of something with a gap below, within and above margin - bandwidth to margin + bandwidth."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """The weights of an objective on the tokens of one table."""
+
+    mean_weight: float
+    effective_ratio: float
+    high_weight_percent: float  # tokens with a weight above `HIGH_WEIGHT`
+    mass_percent: Regions  # where the weighted gradient lies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confidence:
+    """The confidence of a model in the tokens of one table."""
+
+    tokens: int
+    mean_nll: float
+    median_gap: float
+    first_choice_percent: float  # tokens that no other one has a larger logit than
+    mean_entropy: float
+    regions_percent: Regions  # tokens by their gap
+
+
+def effective_ratio(weights: Array) -> float:
+    """Return R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where a single one does."""
+    largest = np.abs(weights).max(initial=0.0)
+    if largest == 0:
+        return math.nan
+    scaled = weights / largest  # squares of tiny weights would be 0
+    return float(scaled.sum() ** 2 / (len(weights) * np.square(scaled).sum()))
+
+
+def region_of(gap: Array, margin: float, bandwidth: float) -> Numbers:
+    """Return 0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band and its borders, above it."""
+    gap = gap.astype(np.float64)
+    return (gap >= margin - bandwidth).astype(np.int64) + (gap > margin + bandwidth)
+
+
+def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
+    """Return the percent of the mass in each region."""
+    with np.errstate(invalid="ignore"):
+        shares = 100 * sums_by(region_of(gap, margin, bandwidth), mass, 3) / mass.sum()
+    return Regions(*shares.tolist())
+
+
+def weights_of(objective: Objective, table: TokenTable) -> Array:
+    """Return the weight of each token of a table, by the objective's own formula."""
+    known = "a token table knows nll, gap, entropy and competitor, not the gold id and its logit"
+    try:
+        weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64)
+    except Exception as error:  # whatever the code of others does
+        problem = f"{objective!r} cannot weigh a token table ({type(error).__name__}: {one_line(error)})"
+        raise UsageError(problem, hint=known) from error
+    if not np.isfinite(weights).all():
+        raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=known)
+    return weights
+
+
+def objectives_of(parameters: Mapping[str, Any] | None = None, named: Iterable[str] = ()) -> dict[str, Objective]:
+    """Return the paper's objectives by name, with those parameters that they take, then the named ones, loaded."""
+    papers = {name: objective_of(name, parameters) for name in PAPER_OBJECTIVES}
+    return {**papers, **{name: make_objective(name) for name in named if name not in papers}}
+
+
+def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> BuiltinObjective:
+    """Return the paper's objective of that name with those of the parameters that it takes."""
+    kind, given = PAPER_OBJECTIVES[name], parameters or {}
+    taken = PARAMETERS.keys() & kind.__dataclass_fields__.keys()
+    return kind(**{key: given.get(key, PARAMETERS[key]) for key in taken})
+
+
+def diagnose(table: TokenTable, objective: Objective, *, margin: float, bandwidth: float) -> Diagnostics:
+    """Return R_eff, High-Weight and gradient mass of one objective on one table."""
+    weights = weights_of(objective, table)
+    mass = weights * table["gradient_norm"]
+    return Diagnostics(
+        mean_weight=float(weights.mean()),
+        effective_ratio=effective_ratio(weights),
+        high_weight_percent=100 * float(np.mean(weights > HIGH_WEIGHT)),
+        mass_percent=region_percents(table["gap"], mass, margin=margin, bandwidth=bandwidth),
+    )
+
+
+def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confidence:
+    """Return how sure the model of a table is of its tokens."""
+    gap = table["gap"].astype(np.float64)
+    return Confidence(
+        tokens=len(table),
+        mean_nll=float(table["nll"].mean(dtype=np.float64)),
+        median_gap=float(np.median(gap)),
+        first_choice_percent=100 * float(np.mean(table["rank"] == 1)),
+        mean_entropy=float(table["entropy"].mean(dtype=np.float64)),
+        regions_percent=region_percents(gap, np.ones_like(gap), margin=margin, bandwidth=bandwidth),
+    )
+
+
+def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:
+    """Return R_eff of TrimSFT at each bandwidth (rows) and margin (columns), from fine bins of the gaps.
+
+    A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1.
+    """
+    near = np.clip(gap.astype(np.float64), -60, 60)  # no band of the plane has any weight beyond
+    _, which_B, counts_B = np.unique(np.floor(near * 64), return_inverse=True, return_counts=True)
+    means_B = sums_by(which_B, near, 0) / counts_B
+
+    def ratio(margin: float, bandwidth: float) -> float:
+        exponents_B = -np.square(means_B - margin) / (2 * bandwidth**2)
+        weights_B = np.exp(exponents_B - exponents_B.max(initial=-np.inf))  # the ratio knows no scale
+        return float((counts_B @ weights_B) ** 2 / (counts_B.sum() * (counts_B @ np.square(weights_B))))
+
+    return np.array([[ratio(margin, bandwidth) for margin in margins] for bandwidth in bandwidths])
+
+
+# ---- groups of tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The columns of the paper's table of categories, and the mean nll; the percentages of a grouping sum to 100."""
+
+    name: str
+    tokens: int
+    ratio_percent: float  # share of all tokens
+    mean_nll: float
+    mean_weight: float  # under TrimSFT
+    middle_percent: float  # share of the group's tokens with a gap within m - tau to m + tau
+    sft_mass_percent: float  # share of all gradient mass under SFT
+    trim_mass_percent: float  # share of all gradient mass under TrimSFT
+
+
+def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
+    """Group tokens as numeric, symbol, connector, other."""
+    return _group(table, table["category"].astype(np.int64), CATEGORIES, margin, bandwidth)
+
+
+def by_tenth(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
+    """Group tokens by tenths of the solutions, the first to the last."""
+    place, length = _places(table)
+    names = [f"{10 * tenth} to {10 * tenth + 10} %" for tenth in range(10)]
+    return _group(table, 10 * place // length, names, margin, bandwidth)
+
+
+def by_end(table: TokenTable, *, margin: float, bandwidth: float, ends: int = 5) -> list[Group]:
+    """Group the first and the last tokens of the solutions one by one, and all between; the first where both hold."""
+    place, length = _places(table)
+    back = length - 1 - place
+    which = np.where(place < ends, place, np.where(back < ends, 2 * ends - back, ends))
+    last = [*(f"last but {number}" for number in range(ends - 1, 0, -1)), "last token"]
+    names = [*(f"token {number + 1}" for number in range(ends)), "between", *last]
+    return _group(table, which, names, margin, bandwidth)
+
+
+def _places(table: TokenTable) -> tuple[Numbers, Numbers]:
+    """Return where each token stands in its example, from 0, and how many tokens that has."""
+    _, which, lengths = np.unique(table["example"], return_inverse=True, return_counts=True)
+    starts = np.cumsum(lengths) - lengths
+    place = np.empty(len(table), dtype=np.int64)
+    # in a table of another order, tokens of an example may stand apart
+    place[np.lexsort((table["position"], which))] = np.arange(len(table)) - np.repeat(starts, lengths)
+    return place, lengths[which]
+
+
+def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: float, bandwidth: float) -> list[Group]:
+    """Return one group for each name; `which` has the index of the name of each token."""
+    weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
+    is_inside = region_of(table["gap"], margin, bandwidth) == 1
+    columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm, weights * norm)
+    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(names)) for values in columns)
+    with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
+        shares = {
+            "ratio_percent": 100 * tokens / len(table),
+            "mean_nll": nll / tokens,
+            "mean_weight": weight / tokens,
+            "middle_percent": 100 * inside / tokens,
+            "sft_mass_percent": 100 * mass / mass.sum(),
+            "trim_mass_percent": 100 * trim_mass / trim_mass.sum(),
+        }
+    return [
+        Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
+        for at, name in enumerate(names)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Means of each example, by its number, and what the weights take away of its gradient."""
+
+    example: Numbers
+    tokens: Numbers
+    mean_nll: Array
+    mean_weight: Array
+    first_choice_percent: Array  # share of the tokens that no other one has a larger logit than
+    trimmed_mass_percent: Array  # 100 (1 - sum w g / sum g), g the gradient mass of SFT
+
+
+def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
+    """Return means and masses of every example under one objective."""
+    numbers, which, tokens = np.unique(table["example"], return_inverse=True, return_counts=True)
+    weights, norm = weights_of(objective, table), table["gradient_norm"].astype(np.float64)
+    columns = (table["nll"], weights, table["rank"] == 1, weights * norm, norm)
+    nll, weight, firsts, kept, mass = (sums_by(which, values, len(numbers)) for values in columns)
+    with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
+        trimmed = 100 * (1 - kept / mass)
+    return Examples(
+        example=numbers.astype(np.int64),
+        tokens=tokens.astype(np.int64),
+        mean_nll=nll / tokens,
+        mean_weight=weight / tokens,
+        first_choice_percent=100 * firsts / tokens,
+        trimmed_mass_percent=trimmed,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The last tokens of all solutions that end: how sure the model is of them, and their weights.
+
+    A token trimmed away is not learned from; when it is the one that ends a solution, the model does not learn to stop.
+    """
+
+    examples: int
+    ended: int  # how many end with eos; the others were cut
+    known: bool  # whether the table names its eos; without it the last token of each example is taken for it
+    mean_nll: float
+    median_gap: float
+    median_rank: float
+    first_choice_percent: float  # share of them that no other token has a larger logit than
+    tokens_percent: float  # their share of all tokens
+    mean_weight: Mapping[str, float]  # by objective
+    mass_percent: Mapping[str, float]  # their share of all gradient mass, by objective
+
+
+def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None) -> Ending | None:
+    """Return the end of the solutions under these objectives, by default the paper's; None where no example ends."""
+    eos, (place, length) = table.metadata.get("eos_id"), _places(table)
+    is_end = place == length - 1
+    if eos is not None:
+        is_end &= np.isin(table["token_id"], eos)
+    ended = int(is_end.sum())
+    if not ended:
+        return None
+    weights = {name: weights_of(one, table) for name, one in (objectives or objectives_of()).items()}
+    masses = {name: one * table["gradient_norm"] for name, one in weights.items()}
+    nll, gap, rank = (table[name][is_end] for name in ("nll", "gap", "rank"))
+    return Ending(
+        examples=table.example_count,
+        ended=ended,
+        known=eos is not None,
+        mean_nll=float(nll.mean(dtype=np.float64)),
+        median_gap=float(np.median(gap)),
+        median_rank=float(np.median(rank)),
+        first_choice_percent=100 * float(np.mean(rank == 1)),
+        tokens_percent=100 * (ended / len(table)),
+        mean_weight={name: float(one[is_end].mean()) for name, one in weights.items()},
+        mass_percent={
+            name: 100 * float(one[is_end].sum() / one.sum()) if one.sum() > 0 else math.nan
+            for name, one in masses.items()
+        },
+    )
+
+
+# ---- calibration
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Tokens of like confidence."""
+
+    tokens: int
+    confidence: float  # mean of theirs
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Confidence and accuracy of the first choice, of all tokens and by bins of confidence."""
+
+    tokens: int
+    confidence: float
+    accuracy: float
+    ece: float
+    low: float
+    high: float  # 95 % interval of `ece`, examples resampled; NaN with fewer than two
+    bins: tuple[Bin, ...]  # those that hold any token
+
+
+def first_choice(table: TokenTable) -> tuple[Array, Array]:
+    """Return the probability of the model's first choice for each token, and whether it is gold: 1, 0, or 1/2.
+
+    It is p_gold exp(max(0, -gap)), since p_competitor = p_gold exp(-gap), and right where the gap is above 0.
+    """
+    nll, gap = table["nll"].astype(np.float64), table["gap"].astype(np.float64)
+    probability = np.minimum(np.exp(np.maximum(0.0, -gap) - nll), 1.0)  # rounding may lead past 1
+    return probability, np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
+
+
+def calibration(
+    table: TokenTable, *, bins: int = BINS, by: Literal["width", "mass"] = "width", resamples: int = 1000, seed: int = 0
+) -> Calibration:
+    """Return ECE = sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width, or of equal numbers of tokens.
+
+    An absolute value grows with noise, so resamples lie too high, near 0 above the estimate itself: the interval is
+    moved down by their mean excess.
+    """
+    sure, right = first_choice(table)
+    if by == "width":
+        which = np.minimum((sure * bins).astype(np.int64), bins - 1)
+    else:
+        which = np.searchsorted(np.quantile(sure, np.arange(1, bins) / bins), sure, side="left")
+    numbers, example = np.unique(table["example"], return_inverse=True)
+    cell, cells = example * bins + which, len(numbers) * bins
+    columns = [sums_by(cell, values, cells).reshape(-1, bins) for values in (np.ones_like(sure), sure, right)]
+    sums_E3B = np.stack(columns, axis=1)
+
+    def error(sums: Array) -> Array:
+        """Return the ECE of [..., 3, bins]: numbers of tokens, sums of their confidences, sums of hits."""
+        ece: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
+        return ece
+
+    ece = error(sums_E3B.sum(axis=0))
+    low = high = math.nan
+    if len(numbers) > 1 and resamples > 0:
+        draws = resampled_means(sums_E3B.reshape(len(numbers), -1), resamples, np.random.default_rng(seed))
+        eces = error(draws.reshape(resamples, 3, bins))
+        low, high = (max(0.0, float(end - eces.mean() + ece)) for end in np.percentile(eces, [2.5, 97.5]))
+    held = [one for one in sums_E3B.sum(axis=0).T.tolist() if one[0]]
+    return Calibration(
+        tokens=len(table),
+        confidence=float(sure.mean()),
+        accuracy=float(right.mean()),
+        ece=float(ece),
+        low=low,
+        high=high,
+        bins=tuple(Bin(int(tokens), total / tokens, hits / tokens) for tokens, total, hits in held),
+    )
+
+
+# ---- densities of gaps (Figure 4 of the paper), and how training moved them
+
+
+def silverman(values: Array) -> float:
+    """Return 0.9 min(s, IQR / 1.34) N^(-1/5), and something above 0 where all values are equal."""
+    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    low, high = np.quantile(values, [0.25, 0.75])
+    between = (high - low) / 1.34
+    width = min(spread, between) if between > 0 else spread
+    return float(0.9 * width * len(values) ** -0.2) or 0.1
+
+
+def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array:
+    """Return f(x) = sum_i K((x - value_i) / h) / (N h) on a grid, K the normal density, h by Silverman's rule."""
+    values = values.astype(np.float64)
+    width = (silverman(values) if len(values) else 1.0) if bandwidth is None else bandwidth
+    # what lies beyond the grid by more than 8 bandwidths adds nothing to it
+    near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
+    if not len(near):
+        return np.zeros(len(grid))
+    # a bin stands at the mean of its values: with 20 a bandwidth a kernel is off by (1/40)^2 / 2 of its peak at most
+    counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 20, 1, 20_000)))
+    sums, _ = np.histogram(near, bins=edges, weights=near)
+    kept = counts > 0
+    kernel = np.exp(-0.5 * np.square((grid[:, None] - (sums[kept] / counts[kept])[None, :]) / width))
+    densities: Array = kernel @ counts[kept].astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
+    return densities
+
+
+def range_of(groups: Sequence[Array], lowest: float = -12.0, highest: float = 40.0) -> tuple[float, float]:
+    """Return where nearly all gaps lie: the 0.5th to the 99.5th percentile of all groups, in whole numbers.
+
+    It ends at `lowest` and `highest`, unless all of it lies beyond one of them.
+    """
+    ends = [np.quantile(values.astype(np.float64), [0.005, 0.995]) for values in groups if len(values)]
+    if not ends:
+        return -4.0, 8.0
+    low, high = float(np.floor(np.min(ends)) - 1), float(np.ceil(np.max(ends)) + 1)
+    return (low, high) if high <= lowest or low >= highest else (max(lowest, low), min(highest, high))
+
+
+QUANTILES = (5, 25, 50, 75, 95)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Movement:
+    """Before against after, for the same tokens."""
+
+    tokens: int
+    moved_percent: Array  # [3, 3], of all tokens: from a region (row) to a region (column), low, middle, high
+    became_first_percent: float  # tokens that are the model's first choice now and were not
+    ceased_first_percent: float  # tokens that were the model's first choice and are not now
+    mean_gap_change: float
+    gap_change: Mapping[int, float]  # percentiles of the change
+    mean_nll_change: float
+
+
+def movement(before: TokenTable, after: TokenTable, *, margin: float, bandwidth: float) -> Movement:
+    """Compare two tables, which must be about the same tokens of the same data."""
+    same_tokens({"before": before, "after": after})
+    was, now = (region_of(table["gap"], margin, bandwidth) for table in (before, after))
+    first, then = (table["rank"] == 1 for table in (before, after))
+    gap_change, nll_change = (after[name].astype(np.float64) - before[name] for name in ("gap", "nll"))
+    percentiles = np.quantile(gap_change, np.array(QUANTILES) / 100).tolist()
+    return Movement(
+        tokens=len(before),
+        moved_percent=100 * np.bincount(3 * was + now, minlength=9).reshape(3, 3) / len(before),
+        became_first_percent=100 * float(np.mean(then & ~first)),
+        ceased_first_percent=100 * float(np.mean(first & ~then)),
+        mean_gap_change=float(gap_change.mean()),
+        gap_change=dict(zip(QUANTILES, percentiles, strict=True)),
+        mean_nll_change=float(nll_change.mean()),
+    )
+
+
+# ---- intervals
+
+Intervals: TypeAlias = dict[str, Interval]
+Means: TypeAlias = Mapping[Hashable, Array]
+"""Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
+Statistic: TypeAlias = Callable[[Means], Array]
+PAPER_SETTINGS = tuple(Setting(*one) for one in [(1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6)])
+"""The (m, tau) of the paper's weight diagnostics."""
+PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))
+"""The (m, tau) of the paper's gradient masses."""
+TRIMS = ("trim", "trim-e", "trim-h")
+
+
+class ByExample:
+    """Sums of columns of numbers over the tokens of each example: every statistic is a function of their means.
+
+    ByExample(table, [("tokens", np.ones(len(table))), ("nll", table["nll"])]).interval(ratio("nll", "tokens"))
+    """
+
+    def __init__(self, table: TokenTable, columns: Iterable[tuple[Hashable, NDArray[Any]]]) -> None:
+        _, which = np.unique(table["example"], return_inverse=True)
+        sums = {name: sums_by(which, column, 0) for name, column in columns}
+        self._names, self._sums_EK = tuple(sums), np.stack([*sums.values()], axis=1)
+
+    def value(self, statistic: Statistic) -> float:
+        """Return the statistic of the table as it is."""
+        return float(self._of(statistic, self._sums_EK.mean(axis=0, keepdims=True))[0])
+
+    def interval(self, statistic: Statistic) -> Interval:
+        """Return it with its 95 % interval; NaN at both ends where there is a single example."""
+        if len(self._sums_EK) < 2:
+            return Interval(self.value(statistic), math.nan, math.nan)
+        return bias_corrected(self.value(statistic), self._of(statistic, self._draws_RK))
+
+    def _of(self, statistic: Statistic, means_RK: Array) -> Array:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return statistic(dict(zip(self._names, means_RK.T, strict=True)))
+
+    @cached_property
+    def _draws_RK(self) -> Array:
+        return resampled_means(self._sums_EK, 1_000, np.random.default_rng(0))
+
+
+def ratio(above: Hashable, below: Hashable, *, scale: float = 1.0) -> Statistic:
+    """Return the ratio of two columns."""
+    return lambda means: scale * means[above] / means[below]
+
+
+def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
+    """Return mean_weight, high_weight_percent and r_eff of TrimSFT, for each setting."""
+    sums = weight_sums(table, settings)
+    return {
+        setting: {
+            "mean_weight": sums.interval(ratio(("weight", setting), "tokens")),
+            "high_weight_percent": sums.interval(high_weight_percent(setting)),
+            "r_eff": sums.interval(r_eff(setting)),
+        }
+        for setting in settings
+    }
+
+
+def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
+    """Sum tokens; for each setting the weights of TrimSFT, their squares, and how many are high."""
+    columns: list[tuple[Hashable, Array]] = [("tokens", np.ones(len(table)))]
+    for setting in settings:
+        weights = weights_of(TrimSFT(*setting), table)
+        # squares of float64: the smallest of float32 has none in its own
+        columns += [(("weight", setting), weights), (("square", setting), np.square(weights))]
+        columns.append((("high", setting), (weights > HIGH_WEIGHT).astype(np.float64)))
+    return ByExample(table, columns)
+
+
+def high_weight_percent(setting: Setting) -> Statistic:
+    """Return the percent of the tokens with a high weight, of `weight_sums`."""
+    return ratio(("high", setting), "tokens", scale=100.0)
+
+
+def r_eff(setting: Setting) -> Statistic:
+    """Return (sum w)^2 / (N sum w^2), of `weight_sums`."""
+    return lambda means: means["weight", setting] ** 2 / (means["tokens"] * means["square", setting])
+
+
+def mass_intervals(
+    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
+) -> dict[tuple[Setting, str], Intervals]:
+    """Return the percent of the gradient mass in each region, for each setting and objective."""
+    sums = mass_sums(table, settings, objectives)
+    return {
+        (setting, name): {region: sums.interval(mass_percent(region, setting, name)) for region in REGIONS}
+        for setting in settings
+        for name in objectives
+    }
+
+
+def mass_sums(
+    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
+) -> ByExample:
+    """Sum the gradient mass in each region, for each setting and objective."""
+    columns: list[tuple[Hashable, Array]] = []
+    for setting in settings:
+        which = region_of(table["gap"], *setting)
+        for name in objectives:
+            mass = weights_of(make_objective(name, **setting._asdict()), table) * table["gradient_norm"]
+            columns += [((region, setting, name), mass * (which == at)) for at, region in enumerate(REGIONS)]
+    return ByExample(table, columns)
+
+
+def mass_percent(region: str, setting: Setting, objective: str) -> Statistic:
+    """Return the percent of the mass that lies in a region, of `mass_sums`."""
+    return lambda means: (
+        100 * means[region, setting, objective] / sum(means[one, setting, objective] for one in REGIONS)
+    )
+
+
+def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
+    """Return the columns of `Group` for each category, but for its mean nll."""
+    weights, norm = weights_of(TrimSFT(*setting), table), table["gradient_norm"].astype(np.float64)
+    values = {
+        "tokens": np.ones_like(norm),
+        "weight": weights,
+        "middle": region_of(table["gap"], *setting) == REGIONS.index("middle"),
+        "sft_mass": norm,
+        "trim_mass": weights * norm,
+    }
+    groups = {"all": np.ones(len(table), dtype=bool)}
+    groups |= {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
+    columns = (((what, name), column * some) for name, some in groups.items() for what, column in values.items())
+    sums = ByExample(table, columns)
+
+    def shares(name: str) -> dict[str, Statistic]:
+        return {
+            "ratio_percent": ratio(("tokens", name), ("tokens", "all"), scale=100.0),
+            "mean_weight": ratio(("weight", name), ("tokens", name)),
+            "middle_percent": ratio(("middle", name), ("tokens", name), scale=100.0),
+            "sft_mass_percent": ratio(("sft_mass", name), ("sft_mass", "all"), scale=100.0),
+            "trim_mass_percent": ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0),
+        }
+
+    return {name: {field: sums.interval(share) for field, share in shares(name).items()} for name in CATEGORIES}
+
+
+# ---- the verdict
+
+ENOUGH = 0.2
+"""R_eff that a band should have: the paper's Qwen2.5-Math-1.5B has 0.21 at (1, 1). At the lab, whose base has 0.09
+there, bands that reach it score as well as DFT, and the paper's does not (docs/results.md)."""
+WIDEST = 6.0  # times the paper's band
+
+
+@dataclass(frozen=True)
+class Band:
+    """A band that may be tried."""
+
+    margin: float
+    bandwidth: float
+    effective_ratio: float
+
+    @property
+    def words(self) -> str:
+        """Return the options of `trimsft train`."""
+        return f"--objective trim --margin {self.margin:g} --bandwidth {self.bandwidth:g}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The gaps of a token table, judged for training on its rows."""
+
+    out_of_reach: float  # share of the tokens
+    paper_ratio: float  # R_eff of the paper's band
+    band: Band | None
+
+    @property
+    def is_supported(self) -> bool:
+        return self.out_of_reach <= 0.5
+
+    @property
+    def sentence(self) -> str:
+        """Return the verdict in words, with the reasons."""
+        reach = f"{self.out_of_reach:.0%} of the tokens are out of reach (gap below {MARGIN - 3 * BANDWIDTH:g})"
+        if not self.is_supported:
+            return f"The model does not support this data: {reach}. A fixed band would learn next to nothing."
+        paper = f"The paper's band (margin {MARGIN:g}, bandwidth {BANDWIDTH:g}) has R_eff {self.paper_ratio:.2f}"
+        if self.band is None:
+            end = f"; even one {WIDEST:g} times as wide holds too few tokens."
+        elif self.band.margin == MARGIN:
+            end = ", which is enough."
+        else:
+            end = f": too few tokens; the same band {self.band.margin / MARGIN:g} times as wide has "
+            end += f"{self.band.effective_ratio:.2f}."
+        return f"The model supports this data: {reach}. {paper}{end}"
+
+    def as_dict(self) -> dict[str, object]:
+        band = None if self.band is None else {"margin": self.band.margin, "bandwidth": self.band.bandwidth}
+        return {"supported": self.is_supported, "out_of_reach": self.out_of_reach, "band": band, "text": self.sentence}
+
+
+def judge_table(table: TokenTable) -> Verdict:
+    """Judge by the gaps alone; whether a band trains well is for an evaluation to say.
+
+    A token is out of reach where its gap is below margin - 3 bandwidths: TrimSFT gives it no weight. Where that holds
+    for most tokens, no band helps. Else the paper's band is widened, margin and bandwidth alike, until its R_eff is
+    that of the paper's own models: the weight of a token that ties with its competitor (gap 0) stays what it is.
+    """
+    gap = table["gap"].astype(np.float64)
+    out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))
+    wider = np.arange(1, WIDEST + 0.5, 0.5)
+    ratios = np.diag(effective_ratio_grid(gap, (MARGIN * wider).tolist(), (BANDWIDTH * wider).tolist())).tolist()
+    bands = [
+        Band(round(MARGIN * at, 2), round(BANDWIDTH * at, 2), ratio)
+        for at, ratio in zip(wider.tolist(), ratios, strict=True)
+    ]
+    advised = (band for band in bands if band.effective_ratio >= ENOUGH and out_of_reach <= 0.5)
+    return Verdict(out_of_reach, bands[0].effective_ratio, next(advised, None))

@@ -1,1 +1,0 @@
-"""What weights do to tokens: exact functions of a token table."""

@@ -1,0 +1,198 @@
+"""write_analysis: all tables and figures from the files of runs, and what is left out is said."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.evaluate.graded import score_of
+from tests.report.page.pages import make_eval, make_telemetry
+from tests.tokens.tiny import make_table
+from trimsft.errors import RunError
+from trimsft.report import figures
+from trimsft.report.run_tables import write_analysis
+from trimsft.study import paper
+from trimsft.study.paper_tables import write_paper_tables
+from trimsft.tables import escape_markdown
+from trimsft.tokens.table import SCHEMA, read_token_table, write_table
+
+TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
+
+GRADER = {"kind": "strict", "version": "3"}
+
+
+def read(out: Path, name: str) -> list[dict[str, str]]:
+    with (out / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("analysed")
+    for name, shift in (("base", 0.0), ("sft", 1.0), ("trim", 2.0)):
+        make_table(folder / name / "tokens.parquet", TEXTS, shift=shift)
+        for benchmark in ("math500", "olympiadbench", "minerva", "amc", "aime24"):
+            where = folder / name / "eval" / benchmark
+            where.mkdir(parents=True)
+            (where / "scores.json").write_text(
+                json.dumps({"grader": GRADER, **score_of(benchmark, [1, 4, 8]).as_dict()})
+            )
+    (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
+    runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
+    files = write_analysis(folder / "out", runs, write_more=write_paper_tables).files
+    assert len(files) == len(set(files)) and all(path.is_file() for path in files)
+    assert set(files) == {path for path in (folder / "out").rglob("*") if path.is_file()}
+    return folder / "out"
+
+
+def test_every_table_and_figure_is_there(analysed: Path) -> None:
+    tables = {path.stem for path in (analysed / "tables").glob("*.csv")}
+    assert tables == {
+        *("weight_diagnostics", "gradient_mass", "token_categories", "confidence", "objectives", "scores"),
+        *("categories_by_run", "positions", "calibration", "endings", "movement"),
+        "paper_disagreements",
+    }
+    drawn = {path.stem for path in (analysed / "figures").glob("*.csv")}
+    assert drawn == {*("gap_distribution", "gradient_by_gap", "categories", "effective_ratio", "sampling")}
+    suffixes = {".svg", ".pdf", ".png", ".csv"}
+    assert all({path.suffix for path in (analysed / "figures").glob(f"{name}.*")} == suffixes for name in drawn)
+    index = (analysed / "tables" / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", index):
+        assert (analysed / "tables" / target).is_file()
+    assert "Left out" not in index and "Not comparable" not in index
+
+
+def test_the_papers_numbers_stand_beside_ours(analysed: Path) -> None:
+    weights = read(analysed, "weight_diagnostics")
+    assert [float(row["r_eff_paper"]) for row in weights] == [r.effective_ratio for r in paper.weight_diagnostics()]
+    for name, columns in (
+        ("weight_diagnostics", ("high_weight", "r_eff")),
+        ("gradient_mass", ("low", "middle", "high")),
+        ("token_categories", ("ratio", "mean_weight", "middle", "sft_mass", "trim_mass")),
+    ):
+        for row in read(analysed, name):
+            for column in columns:
+                ours, theirs, difference = (row[f"{column}_{whose}"] for whose in ("ours", "paper", "difference"))
+                assert ours == "" or float(difference) == pytest.approx(float(ours) - float(theirs), abs=1e-3)
+    assert weights[-1]["objective"] == "sft" and weights[-1]["r_eff_ours"] == "1"
+    rows = read(analysed, "scores")
+    scores = {(row["run"], row["metric"]): row for row in rows if row["benchmark"] == "math500"}
+    mean = {(row["run"], row["metric"]): row for row in rows if row["benchmark"].startswith("mean of aime24, amc")}
+    assert mean["TrimSFT", "average"]["paper"] == "31.77" and mean["TrimSFT", "average"]["ours"] == "54.1667"
+    assert scores["TrimSFT", "average"]["paper"] == "66.95" and scores["Base", "average"]["paper"] == "31.45"
+    assert float(scores["SFT", "average"]["difference"]) == pytest.approx(100 * 13 / 24 - 40.02, abs=1e-3)
+    assert scores["SFT", "pass@8"]["paper"] == ""
+
+
+def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
+    gap = read_token_table(analysed.parent / "base" / "tokens.parquet")["gap"].astype(np.float64)
+    row = read(analysed, "confidence")[0]
+    assert float(row["median_gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
+    assert float(read(analysed, "movement")[1]["gap_change"]) == pytest.approx(2, abs=1e-4)
+    assert [row["ended"] for row in read(analysed, "endings")] == ["2", "2", "2"]
+
+
+@pytest.fixture
+def _only_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for tests that look at tables: of figures their numbers."""
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
+
+
+@pytest.mark.usefixtures("_only_numbers")
+def test_a_training_is_drawn(tmp_path: Path) -> None:
+    auto = make_telemetry(tmp_path / "auto", "auto-trim", skipped=[0.0, 0.25])
+    write_analysis(tmp_path / "out", {"AutoTrim": auto})
+    with (tmp_path / "out" / "figures" / "training.csv").open(encoding="utf-8", newline="") as file:
+        logged = [(row["run"], int(row["step"]), float(row["skipped"])) for row in csv.DictReader(file)]
+    assert logged == [("AutoTrim", 1, 0.0), ("AutoTrim", 2, 0.25)]
+
+
+@pytest.mark.usefixtures("_only_numbers")
+def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "one.parquet", TEXTS)
+    other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
+    make_eval(tmp_path / "scored", "amc", [3])
+    write_table(tmp_path / "empty.parquet", SCHEMA.empty_table(), {})
+    runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
+    runs["Empty"] = tmp_path / "empty.parquet"
+    done = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, write_more=write_paper_tables)
+    (reason,) = done.incomparable.values()
+    index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
+    assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
+    assert "Empty has an empty tokens.parquet." in index
+    assert "Movement to Other\\|data: its table cannot be compared with that of Base." in index
+    assert "'Base' and 'Other|data' are not about the same tokens" in reason
+    assert f"## Not comparable\n\n- {escape_markdown(reason)}\n" in index
+    assert "margin 3, bandwidth 0.8, gamma 2" in index
+    assert not (tmp_path / "out" / "tables" / "movement.md").exists()
+    assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
+    beside = "not to be compared with it: Other\\|data."
+    for name in ("confidence", "objectives", "categories_by_run", "positions", "calibration", "endings"):
+        assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+    assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
+    categories = (tmp_path / "out" / "tables" / "token_categories.md").read_text(encoding="utf-8")
+    assert "margin 1, bandwidth 1, as in the paper's table, whatever the report's are" in categories
+
+
+@pytest.mark.usefixtures("_only_numbers")
+def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
+    for run, names in (("one", ["amc", "lab-hard", "zzz", "aaa"]), ("two", ["lab-medium", "lab-easy"])):
+        for name in names:
+            make_eval(tmp_path / run, name, [3])
+    write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")}, write_more=write_paper_tables)
+    tables = {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")}
+    assert tables == {"scores", "paper_disagreements"}
+    with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
+        drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8, %"]
+    assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
+    listed = [row["benchmark"] for row in read(tmp_path / "out", "scores") if row["run"] == "one"]
+    assert list(dict.fromkeys(listed)) == ["amc", "lab-hard", "aaa", "zzz", "mean of aaa, amc, lab-hard, zzz"]
+
+
+def write_sweep(path: Path, settings: list[tuple[str, float, float]]) -> Path:
+    points = [
+        {"objective": name, "margin": m, "bandwidth": tau, "value": 0.25 * m, "low": 0.1, "high": 0.9}
+        for name, m, tau in settings
+    ]
+    path.write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
+    return path
+
+
+@pytest.mark.usefixtures("_only_numbers")
+def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
+    make_eval(tmp_path / "run", "amc", [3])
+    trims = [("trim", 1.0, 0.5), ("trim", 1.5, 0.5)]
+    for settings, drawn in (
+        (trims, ["ablation"]),
+        ([*trims, ("trim-h", 1.0, 0.5), ("trim-h", 1.0, 1.0)], ["ablation-trim", "ablation-trim-h"]),
+        ([("trim-e", 1.0, 0.5)], []),
+    ):
+        out = tmp_path / f"out{len(settings)}"
+        write_analysis(out, {"Run": tmp_path / "run"}, sweep=write_sweep(tmp_path / "sweep.json", settings))
+        assert sorted(path.stem for path in (out / "figures").glob("ablation*.csv")) == drawn
+        index = (out / "tables" / "README.md").read_text(encoding="utf-8")
+        assert ("Figure 3: the sweep has one setting alone." in index) == (not drawn)
+        assert all(f"(../figures/{name}.png)" in index for name in drawn)
+    assert (tmp_path / "out2" / "figures" / "ablation.csv").read_text().splitlines() == [
+        "margin,bandwidth,value,low,high",
+        "1,0.5,25,10,90",
+        "1.5,0.5,37.5,10,90",
+    ]
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t.parquet", TEXTS)
+    with pytest.raises(ValueError, match="runs: there are none"):
+        write_analysis(tmp_path / "out", {})
+    with pytest.raises(ValueError, match="parameters: unknown name 'tau'; known: margin, bandwidth, gamma"):
+        write_analysis(tmp_path / "out", {"a": table}, parameters={"tau": 1.0})
+    with pytest.raises(RunError, match="'b' has no folder"):
+        write_analysis(tmp_path / "out", {"a": table, "b": tmp_path / "nowhere"})
+    with pytest.raises(ValueError, match="bandwidth"):
+        write_analysis(tmp_path / "out", {"a": table}, parameters={"bandwidth": 0.0})
+    with pytest.raises(RunError, match=r"sweep\.json: not readable"):
+        write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
+    assert not (tmp_path / "out").exists()

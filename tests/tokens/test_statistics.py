@@ -1,0 +1,379 @@
+"""What weights do to the tokens of a table: by hand, by laws, and the intervals around it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.tokens.by_hand import hand_table, reordered
+from tests.tokens.tiny import make_table
+from trimsft.errors import RunError
+from trimsft.objectives import PAPER_OBJECTIVES, SFT, TrimSFT, make_objective
+from trimsft.objectives.paper import Setting
+from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.statistics import (
+    ENOUGH,
+    PAPER_MASS,
+    PAPER_SETTINGS,
+    Bin,
+    ByExample,
+    Regions,
+    by_category,
+    by_end,
+    by_tenth,
+    calibration,
+    category_intervals,
+    confidence,
+    density,
+    diagnose,
+    effective_ratio,
+    effective_ratio_grid,
+    ending,
+    first_choice,
+    judge_table,
+    mass_intervals,
+    movement,
+    objective_of,
+    objectives_of,
+    per_example,
+    range_of,
+    ratio,
+    region_percents,
+    silverman,
+    weight_intervals,
+    weights_of,
+)
+from trimsft.tokens.table import TokenTable, read_token_table
+
+BAND = {"margin": 1.0, "bandwidth": 1.0}
+FAR = math.exp(-2)  # the weight at gaps -1 and 3
+GRID = np.linspace(-12, 30, 421)
+GAPS = st.lists(st.floats(-15, 25, width=32), min_size=1, max_size=30)
+
+
+# ---- weights
+
+
+def test_effective_ratio_and_regions_by_hand() -> None:
+    assert effective_ratio(np.array([1.0, 0.5])) == pytest.approx(1.5**2 / (2 * 1.25))
+    assert effective_ratio(np.full(7, 1e-200)) == pytest.approx(1)  # its squares are 0
+    assert math.isnan(effective_ratio(np.zeros(3)))
+    gap = np.array([0.0, 0.5, 1.0, 1.5, 2.0])  # borders belong to the middle
+    assert region_percents(gap, np.array([4, 1, 1, 1, 1.0]), margin=1.0, bandwidth=0.5) == Regions(50, 37.5, 12.5)
+    assert math.isnan(region_percents(gap, np.zeros(5), margin=1.0, bandwidth=0.5).low)
+
+
+@given(arrays(np.float64, st.integers(1, 40), elements=st.floats(1e-9, 1)), st.floats(1e-3, 1e3))
+def test_effective_ratio_lies_between_one_token_and_all(weights, factor) -> None:
+    found = effective_ratio(weights)
+    assert 1 / len(weights) - 1e-9 <= found <= 1 + 1e-9
+    assert effective_ratio(weights * factor) == pytest.approx(found)
+
+
+def test_parameters_reach_the_objectives_that_take_them() -> None:
+    assert objective_of("trim", {"margin": 3, "bandwidth": 2, "gamma": 5, "rows": 9}) == TrimSFT(3, 2)
+    two, four = (weights_of(objective_of("fsft", {"gamma": gamma}), hand_table([1.0, 2.0])) for gamma in (2, 4))
+    assert np.allclose(two**2, four, rtol=1e-5)
+
+
+def test_diagnoses_by_hand() -> None:
+    found = diagnose(hand_table([1.0, 1.0, 2.0, 3.0]), TrimSFT(1, 1), **BAND)  # weights 1, 1, e^-1/2, e^-2
+    one = math.exp(-0.5)
+    assert found.high_weight_percent == 75 and found.mean_weight == pytest.approx((2 + one + FAR) / 4)
+    assert found.effective_ratio == pytest.approx((2 + one + FAR) ** 2 / (4 * (2 + one**2 + FAR**2)))
+    table = hand_table([-1.0, 1.0, 3.0], norm=[1.0, 0.5, 0.25])
+    masses = {"trim": [FAR, 0.5, 0.25 * FAR], "trim-e": [FAR, 0.5, 0.25], "trim-h": [1, 0.5, 0.25 * FAR]}
+    for name, mass in masses.items():
+        shares = diagnose(table, make_objective(name, **BAND), **BAND).mass_percent
+        expected = [100 * one / sum(mass) for one in mass]
+        assert [shares.low, shares.middle, shares.high] == pytest.approx(expected, rel=1e-6)
+    sure = confidence(hand_table(np.arange(-3.0, 13)), margin=1.5, bandwidth=0.5)
+    assert sure.median_gap == 4.5 and sure.first_choice_percent == 100 * 13 / 16  # at 0 it is a tie
+    assert sure.regions_percent == Regions(25, 12.5, 62.5)  # -3 to 0; 1 and 2; 3 to 12
+    assert sure.mean_nll == pytest.approx(np.log1p(np.exp(-np.arange(-3.0, 13))).mean(), rel=1e-5)
+
+
+@given(GAPS, st.floats(-3, 8), st.floats(0.1, 8), st.randoms())
+def test_laws_of_diagnoses(gaps, margin, bandwidth, random) -> None:
+    table, order, band = hand_table(gaps), list(range(len(gaps))), {"margin": margin, "bandwidth": bandwidth}
+    random.shuffle(order)
+    for name in ("trim", "trim-e", "trim-h"):
+        one, other = (diagnose(t, make_objective(name, **band), **band) for t in (table, reordered(table, order)))
+        total = one.mass_percent.low + one.mass_percent.middle + one.mass_percent.high
+        assert math.isnan(total) or total == pytest.approx(100)
+        assert one.effective_ratio == pytest.approx(other.effective_ratio, rel=1e-12, nan_ok=True)
+        assert one.high_weight_percent == other.high_weight_percent
+    wide = diagnose(table, TrimSFT(1.5, 1e4), margin=1.5, bandwidth=1e4)  # is SFT
+    assert wide.effective_ratio == pytest.approx(1, abs=1e-4) and wide.high_weight_percent == 100
+
+
+def test_the_plane_agrees_with_the_formula() -> None:
+    gap = np.random.default_rng(0).gamma(2.0, 4.0, 5000) - 3
+    margins, bandwidths = [-2.0, 0.0, 1.5, 9.0], [0.1, 0.8, 6.0]
+    found = effective_ratio_grid(gap, margins, bandwidths)
+    for row, bandwidth in enumerate(bandwidths):
+        for column, margin in enumerate(margins):
+            exact = effective_ratio(np.exp(-((gap - margin) ** 2) / (2 * bandwidth**2)))
+            assert found[row, column] == pytest.approx(exact, rel=2e-3)
+    assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
+
+
+# ---- groups, examples, endings
+
+
+def test_categories_by_hand() -> None:
+    kinds = ["numeric", "numeric", "symbol", "other"]
+    norm, nll = [1.0, 1.0, 2.0, 4.0], [0.1, 0.3, 0.5, 2.0]
+    groups = by_category(hand_table([1.0, 3.0, 1.0, -1.0], norm=norm, nll=nll, category=kinds), **BAND)
+    found = {row.name: row for row in groups}
+    assert list(found) == list(CATEGORIES)
+    assert [found[name].tokens for name in CATEGORIES] == [2, 1, 0, 1]
+    assert [found[name].ratio_percent for name in CATEGORIES] == [50, 25, 0, 25]
+    assert found["numeric"].mean_weight == pytest.approx((1 + FAR) / 2)
+    assert found["numeric"].mean_nll == pytest.approx(0.2)
+    assert [found[name].middle_percent for name in ("numeric", "symbol", "other")] == [50, 100, 0]
+    assert [found[name].sft_mass_percent for name in CATEGORIES] == pytest.approx([25, 25, 0, 50])
+    total = 1 + FAR + 2 + 4 * FAR
+    shares = [100 * (1 + FAR) / total, 200 / total, 0, 400 * FAR / total]
+    assert [found[name].trim_mass_percent for name in CATEGORIES] == pytest.approx(shares, rel=1e-6)
+    assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass_percent == 0
+
+
+def test_places_in_a_solution_by_hand() -> None:
+    tenths = by_tenth(hand_table([float(n) for n in range(20)], nll=[float(n) for n in range(20)]), **BAND)
+    assert [row.mean_nll for row in tenths] == [0.5 + 2 * tenth for tenth in range(10)]
+    assert tenths[0].name == "0 to 10 %" and tenths[-1].name == "90 to 100 %"
+    three = by_tenth(hand_table([1.0, 1.0, 1.0]), **BAND)  # tokens at 0, 1/3 and 2/3
+    assert [row.tokens for row in three] == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0]
+    found = by_end(hand_table(range(7), nll=[float(n) for n in range(7)]), **BAND, ends=2)
+    assert [row.name for row in found] == ["token 1", "token 2", "between", "last but 1", "last token"]
+    assert [(row.mean_nll, row.tokens) for row in found] == [(0, 1), (1, 1), (3, 3), (5, 1), (6, 1)]
+    short = by_end(hand_table([1.0, 2.0, 3.0]), **BAND, ends=2)
+    assert [row.tokens for row in short] == [1, 1, 0, 0, 1]  # the second is counted from the front
+
+
+@given(
+    st.lists(st.tuples(st.floats(-9, 20, width=32), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40),
+    st.randoms(),
+)
+def test_shares_sum_to_100_whatever_the_order(tokens, random) -> None:
+    gaps, kinds, examples = zip(*tokens, strict=True)
+    table = hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds], example=examples)
+    for rows in (by_category(table, **BAND), by_tenth(table, **BAND), by_end(table, **BAND)):
+        assert sum(row.tokens for row in rows) == len(tokens)
+        assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
+        assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
+    order = list(range(len(gaps)))
+    random.shuffle(order)
+    moved = reordered(table, order)
+    one, other = per_example(table, TrimSFT()), per_example(moved, TrimSFT())
+    assert np.allclose(one.trimmed_mass_percent, other.trimmed_mass_percent, equal_nan=True)
+    assert [row.tokens for row in by_tenth(table, **BAND)] == [row.tokens for row in by_tenth(moved, **BAND)]
+    assert ending(table).median_gap == ending(moved).median_gap
+
+
+def test_examples_by_hand() -> None:
+    table = hand_table([1.0, 3.0, -1.0, 1.0], norm=[1.0, 1.0, 3.0, 0.0], nll=[0.0, 1.0, 4.0, 2.0], example=[3, 3, 8, 8])
+    found = per_example(table, TrimSFT(1, 1))
+    assert found.example.tolist() == [3, 8] and found.tokens.tolist() == [2, 2]
+    assert found.mean_nll.tolist() == [0.5, 3.0] and found.first_choice_percent.tolist() == [100, 50]
+    assert found.mean_weight == pytest.approx([(1 + FAR) / 2, (1 + FAR) / 2])
+    assert found.trimmed_mass_percent == pytest.approx([100 * (1 - (1 + FAR) / 2), 100 * (1 - FAR)])
+    assert per_example(table, SFT()).trimmed_mass_percent.tolist() == [0, 0]
+
+
+def test_endings_by_hand() -> None:
+    table = hand_table(
+        [5.0, 1.0, 5.0, -1.0, 5.0, 5.0],
+        norm=[1.0, 1.0, 1.0, 3.0, 1.0, 1.0],
+        nll=[0.0, 0.25, 0.0, 1.75, 0.0, 0.0],
+        rank=[1, 1, 1, 4, 1, 1],
+        example=[0, 0, 1, 1, 2, 2],
+        token_id=[2, 2, 6, 2, 7, 8],  # one stands within, the third was cut
+        eos_id=2,
+    )
+    found = ending(table, objectives_of(BAND))
+    assert (found.known, found.examples, found.ended) == (True, 3, 2)
+    assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5
+    assert found.first_choice_percent == 50 and found.tokens_percent == pytest.approx(100 / 3)
+    assert set(found.mass_percent) == set(found.mean_weight) == set(PAPER_OBJECTIVES)
+    assert found.mean_weight["sft"] == 1 and found.mass_percent["sft"] == pytest.approx(50)
+    assert found.mean_weight["trim"] == pytest.approx((1 + FAR) / 2)
+    rest = 4 * math.exp(-8)
+    assert found.mass_percent["trim"] == pytest.approx(100 * (1 + 3 * FAR) / (1 + 3 * FAR + rest), rel=1e-6)
+    unnamed = ending(hand_table([5.0, 1.0, 5.0, -1.0], example=[0, 0, 1, 1]))
+    assert not unnamed.known and unnamed.ended == 2 and unnamed.median_gap == 0
+    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=2)) is None
+    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=[4, 9])) is not None
+
+
+# ---- calibration
+
+
+def test_the_first_choice_has_the_largest_probability() -> None:
+    logits = np.random.default_rng(0).normal(size=(50, 6)) * 2
+    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    gap = logits[:, 0] - logits[:, 1:].max(axis=1)  # the gold token is the first
+    sure, right = first_choice(hand_table(gap, nll=-logp[:, 0]))
+    assert sure == pytest.approx(np.exp(logp).max(axis=1), rel=1e-5)
+    assert (right == (logits.argmax(axis=1) == 0)).all()
+    assert first_choice(hand_table([0.0], nll=[math.log(2)]))[1].tolist() == [0.5]  # a tie
+
+
+def test_calibration_by_hand() -> None:
+    # confidences 0.9 (right), 0.9 (wrong: its gold token has 0.1), 0.6 (right), 0.6 (right)
+    nine = math.log(9)
+    nll = [-math.log(0.9), -math.log(0.1), -math.log(0.6), -math.log(0.6)]
+    table = hand_table([nine, -nine, 0.4, 0.4], nll=nll)
+    found = calibration(table, bins=10)
+    assert found.tokens == 4 and found.confidence == pytest.approx(0.75) and found.accuracy == 0.75
+    assert found.bins == (Bin(2, pytest.approx(0.6), 1.0), Bin(2, pytest.approx(0.9), 0.5))
+    assert found.ece == pytest.approx(0.4) and math.isnan(found.low) and math.isnan(found.high)  # one example
+    assert calibration(table, bins=1).ece == pytest.approx(0, abs=1e-6)  # the two errors cancel
+    assert calibration(table, bins=2, by="mass").ece == pytest.approx(0.4)
+
+
+def test_the_interval_of_a_calibrated_model_holds_its_ece() -> None:
+    """It resamples examples: ten times the tokens of each make it no smaller."""
+    rng = np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1.0, size=2_000)
+    other = np.log(sure / (1 - sure) + 1e-9)
+    right = rng.uniform(size=len(sure)) < sure
+    gap, nll = np.where(right, other, -other), np.where(right, -np.log(sure), -np.log1p(-sure))
+    example = np.repeat(np.arange(200), 10)
+    found = calibration(hand_table(gap, nll=nll, example=example))
+    assert found.ece < 0.04 and found.low < found.ece < found.high
+    again = calibration(hand_table(np.tile(gap, 10), nll=np.tile(nll, 10), example=np.tile(example, 10)))
+    assert (again.low, again.ece, again.high) == pytest.approx((found.low, found.ece, found.high))
+
+
+@settings(max_examples=50)
+@given(GAPS, st.randoms(), st.sampled_from(["width", "mass"]))
+def test_laws_of_calibration(gaps, random, by) -> None:
+    table = hand_table(gaps, example=[n % 4 for n in range(len(gaps))])
+    found = calibration(table, by=by, resamples=20)
+    assert 0 <= found.ece <= 1 and sum(one.tokens for one in found.bins) == len(gaps)
+    assert abs(found.accuracy - found.confidence) <= found.ece + 1e-9  # bins can only add to it
+    order = list(range(len(gaps)))
+    random.shuffle(order)
+    assert calibration(reordered(table, order), by=by, resamples=20).ece == pytest.approx(found.ece)
+
+
+# ---- gaps
+
+
+@pytest.mark.parametrize("count", [50, 20_000])
+def test_density_is_the_gaussian_kernel_estimate(count) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(2, 1, count // 2), rng.normal(12, 4, count // 2)])
+    exact = stats.gaussian_kde(values, bw_method=silverman(values) / values.std(ddof=1))(GRID)
+    assert np.abs(density(values, GRID) - exact).max() < 1e-3 * exact.max()
+    far = density(np.append(values, np.full(count // 3, 1e9)), GRID, bandwidth=0.5)
+    assert far.sum() * (GRID[1] - GRID[0]) == pytest.approx(0.75, abs=1e-2)
+
+
+@pytest.mark.parametrize("values", [np.array([]), np.array([3.0]), np.full(9, 3.0), np.array([900.0])])
+def test_few_or_equal_values_have_a_density(values) -> None:
+    found = density(values, GRID)
+    assert np.isfinite(found).all() and (found >= 0).all()
+
+
+def test_ranges_hold_nearly_all_gaps() -> None:
+    assert range_of([np.linspace(-2, 5, 1000), np.linspace(0, 9.5, 1000)]) == (-3, 11)
+    assert range_of([]) == (-4, 8) and range_of([np.array([-1e9, 1e9])]) == (-12, 40)
+    assert range_of([np.array([-20.5])]) == (-22, -19) and range_of([np.array([80.0, 81.0])]) == (79, 82)
+
+
+def test_movement_by_hand() -> None:
+    before = hand_table([-1.0, -1.0, 0.0, 2.0, 3.0], nll=[2.0, 2.0, 1.0, 0.5, 0.0], rank=[2, 2, 1, 1, 1])
+    after = hand_table([-2.0, 1.0, 5.0, 2.0, -3.0], nll=[3.0, 0.5, 0.0, 0.5, 4.0], rank=[3, 1, 1, 1, 2])
+    found = movement(before, after, **BAND)
+    assert found.moved_percent.tolist() == [[20, 20, 0], [0, 20, 20], [20, 0, 0]]
+    assert found.became_first_percent == 20 and found.ceased_first_percent == 20 and found.tokens == 5
+    assert found.mean_gap_change == pytest.approx((-1 + 2 + 5 + 0 - 6) / 5)
+    assert found.gap_change[50] == 0 and found.gap_change[75] == 2 and found.gap_change[25] == -1
+    assert found.mean_nll_change == pytest.approx((1 - 1.5 - 1 + 0 + 4) / 5)
+    back = movement(after, before, **BAND)
+    assert np.array_equal(found.moved_percent, back.moved_percent.T)
+    with pytest.raises(RunError, match="not about the same tokens"):
+        movement(before, hand_table([1.0, 2.0]), **BAND)
+
+
+# ---- intervals
+
+
+def test_values_of_intervals_are_those_of_the_plain_statistics(tmp_path) -> None:
+    texts = [["1", "2", " =", " so", " x", "+"][: 2 + number % 5] * 3 for number in range(12)]
+    table = read_token_table(make_table(tmp_path / "tokens.parquet", texts))
+    assert PAPER_SETTINGS == ((1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6))
+    assert PAPER_MASS == ((1, 1), (3, 1), (5, 1))
+    for setting, found in weight_intervals(table).items():
+        plain = diagnose(table, TrimSFT(*setting), margin=setting.margin, bandwidth=setting.bandwidth)
+        assert found["mean_weight"].value == pytest.approx(plain.mean_weight, rel=1e-12)
+        assert found["high_weight_percent"].value == pytest.approx(plain.high_weight_percent, rel=1e-12)
+        assert found["r_eff"].value == pytest.approx(plain.effective_ratio, rel=1e-12)
+        assert all(interval.low <= interval.value <= interval.high for interval in found.values())
+        assert found["r_eff"].low < found["r_eff"].high
+    for (setting, name), regions in mass_intervals(table).items():
+        objective = make_objective(name, **setting._asdict())
+        mass = diagnose(table, objective, margin=setting.margin, bandwidth=setting.bandwidth).mass_percent
+        for region, interval in regions.items():
+            assert interval.value == pytest.approx(getattr(mass, region), rel=1e-12, abs=1e-12)
+    categories = category_intervals(table, Setting(1, 1))
+    for group in by_category(table, **BAND):
+        for field, interval in categories[group.name].items():
+            assert interval.value == pytest.approx(getattr(group, field), rel=1e-12, nan_ok=True)
+    one = read_token_table(make_table(tmp_path / "one.parquet", texts[:1]))
+    assert all(math.isnan(interval.low) for interval in weight_intervals(one)[Setting(1, 1)].values())
+
+
+def test_weights_too_small_for_float32_to_square_are_squared() -> None:
+    """At a gap of 15.2 the weight at (1, 1) is among the smallest numbers of float32."""
+    gap = 15.2 + np.random.default_rng(0).normal(0, 0.02, size=300)
+    table, setting = hand_table(gap, example=np.repeat(np.arange(30), 10)), Setting(1, 1)
+    plain = diagnose(table, TrimSFT(*setting), **BAND)
+    assert 0 < plain.mean_weight < 1e-43
+    assert weight_intervals(table, [setting])[setting]["r_eff"].value == pytest.approx(plain.effective_ratio, rel=1e-12)
+
+
+def test_a_ratio_over_examples_is_covered() -> None:
+    """Means of tokens whose examples differ: about 95 of 100 intervals have the true mean in them."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(200):
+        lengths = rng.integers(5, 30, size=60)
+        example = np.repeat(np.arange(60), lengths)
+        values = np.repeat(rng.normal(1.0, 1.0, size=60), lengths) + rng.normal(0, 1, size=len(example))
+        columns = [("tokens", np.ones(len(example))), ("value", values)]
+        found = ByExample(TokenTable({"example": example}, {}, {}), columns).interval(ratio("value", "tokens"))
+        covered += found.low <= 1.0 <= found.high
+    assert 180 <= covered <= 198
+
+
+# ---- the verdict
+
+
+@pytest.mark.parametrize(
+    ("gaps", "is_supported", "says"),
+    [
+        (
+            [1.5] * 8 + [30.0] * 2,  # eight weights of 1, two of 0: R_eff 0.8
+            True,
+            "The model supports this data: 0% of the tokens are out of reach (gap below -0.9). "
+            "The paper's band (margin 1.5, bandwidth 0.8) has R_eff 0.80, which is enough.",
+        ),
+        ([1.5] + [4.5] * 9, True, "has R_eff 0.10: too few tokens; the same band "),
+        ([1.5] + [60.0] * 99, True, "has R_eff 0.01; even one 6 times as wide holds too few tokens."),
+        ([-5.0] * 6 + [1.5] * 4, False, "The model does not support this data: 60% of the tokens are out of reach"),
+    ],
+)
+def test_verdicts(gaps, is_supported, says) -> None:
+    verdict = judge_table(hand_table(gaps))
+    assert says in verdict.sentence and verdict.as_dict()["supported"] == is_supported
+    assert (verdict.band is None) == (60.0 in gaps or not is_supported)
+    if verdict.band is not None:
+        assert verdict.band.effective_ratio >= ENOUGH and verdict.band.words.startswith("--objective trim --margin ")
+        assert verdict.band.bandwidth / verdict.band.margin == pytest.approx(0.8 / 1.5)
