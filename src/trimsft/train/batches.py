@@ -40,6 +40,7 @@ class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
             rows = [torch.cat(rows)] if self.padding_free else rows
             width = batch["labels"].shape[1]
             batch[TOKEN_WEIGHTS] = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows])
+            batch["labels"][batch[TOKEN_WEIGHTS] == 0] = IGNORED  # which Trainer then does not count
         return batch
 
 

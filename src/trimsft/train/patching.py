@@ -227,6 +227,8 @@ def _fused_forward(
         shift_labels = shifted(labels)
         if token_weights is not None:
             token_weights = shifted(token_weights, fill=0)
+    if token_weights is not None:
+        shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
     head = _uncompiled(self.get_output_embeddings())
     call = _Call(settings, shift_labels, num_items_in_batch, token_weights, _start_counting(head, shift_labels))
     with call.through(head):
