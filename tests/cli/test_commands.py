@@ -30,10 +30,12 @@ def run(*arguments: str):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command: str) -> None:
+def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     result = run(command, "--help")
-    assert result.exit_code == 0
-    assert f"  trimsft {command}" in result.stdout
+    assert result.exit_code == 0 and f"  trimsft {command}" in result.stdout
+    assert len(result.stdout.splitlines()) <= 40
+    assert "--help-all" not in result.stdout or len(run(command, "--help-all").stdout) > len(result.stdout)
 
 
 def test_version_and_help_that_names_every_command() -> None:

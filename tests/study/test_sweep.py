@@ -12,7 +12,7 @@ from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import sweep_output
 from trimsft.errors import RunError
 from trimsft.report import figures
-from trimsft.report.page.details import read_sweep as read_for_page
+from trimsft.report.sweep import read_sweep as read_for_page
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
 from trimsft.study.run import Outcome

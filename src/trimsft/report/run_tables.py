@@ -16,10 +16,10 @@ from pathlib import Path
 from trimsft.objectives import PARAMETERS, AutoTrim, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
-from trimsft.report.page.details import read_course, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.report.score_tables import in_order
+from trimsft.report.sweep import read_sweep
 from trimsft.runs.files import write_whole
 from trimsft.tables import Records, Value, escape_markdown
 from trimsft.tokens.statistics import (
@@ -98,7 +98,7 @@ def write_analysis(
     trained = {run.label: run.objective for run in read}
     if analysis.tables:
         _write_tokens(analysis, weighing, {name: values[name] for name in ("margin", "bandwidth")}, trained)
-    if courses := {run.label: course for run in read if (course := read_course(run))}:
+    if courses := {run.label: run.course for run in read if run.course}:
         analysis.draw(figures.training_curves(courses, trained), "training")
     if metrics := _repeated_samples(read):
         analysis.draw(score_dots(metrics, trained), "sampling")

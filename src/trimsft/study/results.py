@@ -158,15 +158,15 @@ def _difference_by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequenc
     A base, and a setting that shares no seed with the other, is held by its mean against every seed of the other.
     """
     values: list[dict[int, list[Array]]] = []
-    first: Mapping[str, BenchmarkScore] | None = None
+    first: dict[str, BenchmarkScore] = {}
     for side in (a, b):
         runs = side.with_all(benchmarks)
         if not runs:
             raise ValueError(f"benchmarks: no seed of one of the settings has all of {', '.join(benchmarks)}")
         for run in runs.values():
-            first = first or run
-            for name in benchmarks:
-                require_same_problems(first[name], run[name], name)
+            own = {name: run[name] for name in benchmarks}
+            first = first or own
+            require_same_problems(first, own)
         values.append({seed: [run[name].values(metric) for name in benchmarks] for seed, run in runs.items()})
     if a.setting.is_base or b.setting.is_base or not values[0].keys() & values[1].keys():
         fewer = values[0] if len(values[0]) < len(values[1]) else values[1]
