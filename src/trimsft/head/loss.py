@@ -323,15 +323,19 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callab
         name = auto_backend(hidden)
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
-    if name == "reference":
-        return None
-    if name == "chunked":
-        return chunked.solve
+    if name != "triton":
+        return chunked.solve if name == "chunked" else None
     if not has_triton():
-        raise BackendUnavailable(
-            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
-        )
+        raise BackendUnavailable("backend: 'triton' is not installed (builds of torch for CUDA have it); use 'chunked'")
+    if hidden.dtype == torch.float64:
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+    import triton
+
     from trimsft.head import triton_solver
 
-    triton_solver.require_usable(hidden)
+    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
+        raise BackendUnavailable(
+            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
+            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
+        )
     return triton_solver.solve

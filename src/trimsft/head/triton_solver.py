@@ -27,15 +27,7 @@ import triton
 from torch import Tensor
 
 from trimsft.head.memory import SLICE_BYTES, padded, room_for_logit_gradients, rows_of_a_chunk, rows_of_a_part
-from trimsft.head.problem import (
-    BackendUnavailable,
-    Problem,
-    Solution,
-    gradient_mass,
-    rows_to_keep,
-    threshold_for,
-    too_much_skipped,
-)
+from trimsft.head.problem import Problem, Solution, gradient_mass, rows_to_keep, threshold_for, too_much_skipped
 from trimsft.head.triton_kernels import Ledger, RowRecords
 
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
@@ -43,17 +35,6 @@ MATMUL_RATE = 6e14  # operations a second
 MEMORY_RATE = 3e12  # bytes a second
 SORTING_SECONDS = 2e-4  # of the host and of small kernels, beside copying kept rows
 CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the rows kept (docs/performance.md)
-
-
-def require_usable(hidden: Tensor) -> None:
-    """Raise where the kernels cannot run on such a tensor."""
-    if hidden.dtype == torch.float64:
-        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
-    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
-        raise BackendUnavailable(
-            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
-            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
-        )
 
 
 def solve(problem: Problem) -> Solution:
@@ -279,7 +260,17 @@ class Solver:
     def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
         """Take `buffered` rows from the buffer, and compute the logits of the `rest` again."""
         if buffered:
-            self._backward_buffered(buffered, hidden_BH)
+            assert self.buffer_BV is not None
+            grad_KV = self.buffer_BV[:buffered]
+            if self.grad_weight_VH is not None:
+                torch.mm(grad_KV.T, hidden_BH[:buffered], out=self.grad_weight_VH)
+            if self.problem.wants_hidden:
+                self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
+                if buffered < self.T:
+                    rows_K, grad_hidden_KH = self.records.row_of_slot_T[:buffered], self.grad_hidden_TH
+                    self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
+            self._add_to_bias(grad_KV, slice(0, self.V))
+            del grad_KV
         elif self.grad_weight_VH is not None and rest.shape[0] == 0:
             self.grad_weight_VH.zero_()
         self.buffer_BV = None
@@ -287,18 +278,6 @@ class Solver:
             self.grad_hidden_TH = torch.zeros_like(self.hidden_TH)
         if rest.shape[0]:
             self._backward_recomputed(rest, onto_buffered=buffered > 0)
-
-    def _backward_buffered(self, kept: int, hidden_BH: Tensor) -> None:
-        assert self.buffer_BV is not None
-        grad_KV = self.buffer_BV[:kept]
-        if self.grad_weight_VH is not None:
-            torch.mm(grad_KV.T, hidden_BH[:kept], out=self.grad_weight_VH)
-        if self.problem.wants_hidden:
-            self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
-            if kept < self.T:
-                rows_K, grad_hidden_KH = self.records.row_of_slot_T[:kept], self.grad_hidden_TH
-                self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
-        self._add_to_bias(grad_KV, slice(0, self.V))
 
     def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
         hidden_KH, picked = self.hidden_TH[rows_K], self.records.picked(rows_K)
@@ -361,18 +340,15 @@ class InParts(Solver):
             if rows.stop == self.T:
                 ledger = self.records.ledger()
             self.records.logit_gradients(grad_CV, everything, grad_CV, first_row=rows.start)
-            self._add(grad_CV, rows, sum_VH)
+            if sum_VH is not None:
+                add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
+            if self.grad_hidden_TH is not None:
+                torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
+            self._add_to_bias(grad_CV, slice(0, self.V))
         del grad_CV, self.space_CV
         if sum_VH is not None:
             self.grad_weight_VH = sum_VH.to(weight_VH.dtype)
         return self._solution(kept=self.T, finite=ledger().is_sound)
-
-    def _add(self, grad_CV: Tensor, rows: slice, sum_VH: Tensor | None) -> None:
-        if sum_VH is not None:
-            add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
-        if self.grad_hidden_TH is not None:
-            torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
-        self._add_to_bias(grad_CV, slice(0, self.V))
 
 
 def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:
