@@ -38,9 +38,6 @@ def test_the_objective_it_describes(settings, objective) -> None:
     assert config(**settings).make_objective() == objective
 
 
-SORTED = {"sort_micro_batches": True}
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -52,8 +49,6 @@ SORTED = {"sort_micro_batches": True}
         ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
-        (SORTED, "sort_micro_batches: needs updates of several micro-batches"),
-        (SORTED | {"padding_free": True, "gradient_accumulation_steps": 2}, "sort_micro_batches: needs updates"),
         ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),
     ],
 )

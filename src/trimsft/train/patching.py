@@ -61,25 +61,6 @@ class FusedHead:
     checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
 
 
-class NoLogits(Tensor):
-    """Stands where an evaluation looks for logits, and raises when they are used."""
-
-    def __new__(cls) -> NoLogits:
-        # of integers: FSDP casts floating-point numbers on the way out
-        return Tensor._make_wrapper_subclass(cls, (0,), dtype=torch.int64)
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        return "NoLogits()"
-
-    @classmethod
-    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
-        raise UsageError(
-            "a patched model makes none when it is given labels",
-            field="logits",
-            hint="call it without labels; for compute_metrics use TrimSFTTrainer",
-        )
-
-
 @dataclass
 class TrimOutput(ModelOutput):  # type: ignore[misc]
     """Returned by a patched model that is given labels; there are no logits."""
@@ -100,8 +81,6 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
     attentions: tuple[Tensor, ...] | None = None
     logits: None = None
     """Always: trainers that log a token accuracy of their own look whether there are any."""
-    no_logits: NoLogits | None = None
-    """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
 
 def patch(
@@ -274,7 +253,6 @@ def _fused_forward(
         kept=result.kept,
         hidden_states=getattr(outputs, "hidden_states", None),
         attentions=getattr(outputs, "attentions", None),
-        no_logits=None if torch.is_grad_enabled() else NoLogits(),
     )
     if aux_loss is not None:
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)

@@ -22,7 +22,7 @@ from trimsft.data.encode import LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, UsageError, WrongArgument
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
-from trimsft.objectives import SFT, Objective
+from trimsft.objectives import SFT, Objective, make_objective
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_WEIGHTS
 from trimsft.train.card import model_card
@@ -50,7 +50,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         eval_dataset: held-out rows, or several sets of them by name.
         compute_loss_func: a loss in place of the objective; only with objective="sft".
         compute_metrics: metrics of an evaluation; their logits cost a second forward pass.
-        objective: overrides the one that `args` names; may be any function from `TokenStats` to weights.
+        objective: overrides the one that `args` names; a name, or any function from `TokenStats` to weights.
         others: the arguments of `SFTTrainer`, such as callbacks, optimizers and peft_config.
 
     Attributes:
@@ -77,7 +77,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         *,
         quantization_config: Any = None,
         formatting_func: Callable[[dict[str, Any]], str] | None = None,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         **others: Any,
     ) -> None:
         args = _as_config(model, args)
@@ -179,12 +179,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
             return keep_workers(super()._get_dataloader(dataset, description, *args, **kwargs))
         finally:
             self.data_collator = collate
-
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
-        rows, count = super().get_batch_samples(*args, **kwargs)
-        if self.args.sort_micro_batches and len(rows) > 1:
-            rows = batches.sorted_by_length(rows, self.args.pad_to_multiple_of or 1)
-        return rows, count
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate as TRL does, but count every row once on several processes."""
@@ -356,19 +350,16 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
 
 
 def _choose_objective(
-    args: TrimSFTConfig, objective: Objective | None, compute_loss_func: Callable[..., Any] | None
+    args: TrimSFTConfig, objective: Objective | str | None, compute_loss_func: Callable[..., Any] | None
 ) -> Objective:
     """Return the objective of the trainer's own argument or of its settings; refuse what would have no effect."""
-    if isinstance(objective, str):
-        problem = f"a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer"
-        raise WrongArgument(problem, field="objective")
     # margin and bandwidth say which region the telemetry calls the middle
     for name in ("objective", "gamma", "objective_parameters"):
         value = getattr(args, name)
         if objective is not None and value != TrimSFTConfig.__dataclass_fields__[name].default:
             hint = "remove it from TrimSFTConfig, or give the trainer none"
             raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
-    chosen = args.make_objective() if objective is None else objective
+    chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
     if not isinstance(chosen, SFT):  # TRL's own code handles both
         if compute_loss_func is not None:
             problem = "has no place beside an objective"
