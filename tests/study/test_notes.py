@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.study.made_up_scores import cell, exact
-from trimsft.evaluate.scores import BenchmarkScore, score
+from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.study.notes import MOST_NAMED, missing_note, partial_note, protocol_note, study_title, unanswered_note
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.results import summarise
