@@ -1,4 +1,4 @@
-"""What a sweep draws: curves of one field, maps of two, the plane of margin and bandwidth, by objective."""
+"""What a sweep draws: curves of one field, and of margin and bandwidth, by objective."""
 
 import csv
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.study.made_up_scores import results
 from trimsft.report import figures
-from trimsft.study.sweep import points, read_axes, select, sweep_cells, swept_of
+from trimsft.study.sweep import points, read_axes, sweep_cells, swept_of
 from trimsft.study.sweep_tables import sweep_figures
 
 
@@ -45,37 +45,10 @@ def test_a_field_that_sft_does_not_take_has_sft_as_a_line(tmp_path):
     assert len(drawn(tmp_path, "gamma=1,2", objective="fsft", baseline=False)["curve-gamma"]) == 2
 
 
-def test_two_fields_are_a_map_and_one_is_a_curve(tmp_path):
-    found = drawn(tmp_path, "objective=trim,dft", "margin=1,2", "learning_rate=1e-4,1e-3")
-    assert list(found) == ["map-margin-learning_rate-trim", "curve-learning_rate"]
-    pairs = [(row["margin"], row["learning_rate"]) for row in found["map-margin-learning_rate-trim"]]
-    assert pairs == [(m, rate) for m in "12" for rate in ("0.0001", "0.001")]
-    assert {row["method"] for row in found["curve-learning_rate"]} == {"DFT", "SFT"}
-    words = drawn(tmp_path, "lr_scheduler_type=linear,cosine", "packing=true,false")
-    assert [row["packing"] for row in words["map-lr_scheduler_type-packing"]] == ["False", "True"] * 2
-
-
-def test_of_three_fields_two_are_drawn_through_the_chosen_point(tmp_path):
-    grid = ("max_steps=10,20", "learning_rate=1e-4,1e-3", "weight_decay=0,0.1")
-    (rows,) = drawn(tmp_path, *grid).values()
-    assert len(rows) == 4 and {"learning_rate", "max_steps"} < rows[0].keys()
-    read = swept(*grid)
-    for on in ("easy", "hard"):
-        chosen = select(read, on)
-        sweep_figures(chosen, tmp_path)
-        decay = chosen.best.setting.get("weight_decay")
-        rows = list(csv.DictReader((tmp_path / "map-learning_rate-max_steps.csv").read_text().splitlines()))
-        other = "hard" if on == "easy" else "easy"
-        expected = [
-            100 * point.interval("average", other).value
-            for point in read.points
-            if point.setting.get("weight_decay") == decay
-        ]
-        assert sorted(float(row["value"]) for row in rows) == pytest.approx(sorted(expected), abs=1e-3)
-
-
-def test_margin_and_bandwidth_are_plane_and_curves(tmp_path):
-    assert list(drawn(tmp_path, "margin=1,2")) == ["plane", "curves"]
+def test_margin_and_bandwidth_are_curves_and_two_other_fields_are_not_drawn(tmp_path):
+    assert list(drawn(tmp_path, "margin=1,2")) == ["curves"]
     third = drawn(tmp_path, "margin=1,2", "bandwidth=1,2", "learning_rate=1e-4,1e-3")
-    assert list(third) == ["plane", "curves"] and len(third["plane"]) == 4
+    assert list(third) == ["curves"] and len(third["curves"]) == 5
     assert drawn(tmp_path, "objective=trim,dft") == {}
+    found = drawn(tmp_path, "objective=trim,dft", "margin=1,2", "learning_rate=1e-4,1e-3")
+    assert {row["method"] for row in found["curve-learning_rate"]} == {"DFT", "SFT"} and len(found) == 1

@@ -7,27 +7,26 @@ runs/sweep/
                                                  "low": 0.58, "high": 0.64, "seeds": 3, "run": "..."}],
                                      "baseline": SFT likewise, "all": SFT and every point, ...}
   figures/                          by what was varied of each objective:
-    plane, curves                     margin, bandwidth or both, as in the paper's Figure 3
+    curves                            margin, bandwidth or both, as in the paper's Figure 3
     curve-learning_rate               one other field: all objectives that differ in it alone, and SFT
-    map-margin-learning_rate          two fields; of more the first two, the rest as at the best point
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trimsft.report.figures import Drawing, Spread, spread_percent
 from trimsft.report.page.build import write_report
-from trimsft.report.score_figures import ablation_curves, field_curves, score_map
+from trimsft.report.score_figures import ablation_curves, field_curves
 from trimsft.runs.files import write_whole
 from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
-from trimsft.study.notes import unanswered_note
 from trimsft.study.results import Summary, percent_text, trainings
-from trimsft.study.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
-from trimsft.study.writing import markdown_images, write_flat, write_json
+from trimsft.study.sweep import BAND, BASELINE, Swept, by_objective, candidates
+from trimsft.study.writing import markdown_images, unanswered_note, write_flat, write_json
 from trimsft.tables import Cell, Table, escape_markdown, render, to_latex
 
 
@@ -78,7 +77,7 @@ def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str
 
 def _run_of(point: Summary, out: Path) -> Path:
     """Return the run of its first seed."""
-    return StudyFolder(out).run(min(point.cells, key=lambda cell: cell.seed))
+    return StudyFolder(out).run(replace(point.setting, seed=min(point.runs)))
 
 
 def _point(swept: Swept, point: Summary, out: Path) -> dict[str, Any]:
@@ -211,8 +210,7 @@ def _left_out(swept: Swept) -> list[str]:
 
 def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
     """Draw each objective over what was varied of it; the module's docstring says how the files are called."""
-    metric, chosen = f"{metric_name(swept)}, %", swept.best if swept.on else None
-    why = f"chosen on {swept.on}"
+    metric = f"{metric_name(swept)}, %"
     groups, slices = by_objective(swept.points), by_objective(swept.slice())
     fields = {name: varied(points) for name, points in groups.items()}
     planes = [name for name, own in fields.items() if own and set(own[:2]) <= set(BAND)]
@@ -225,29 +223,11 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
         sft = swept.baseline_of(point)
         return None if sft is None else spread(sft)[0]
 
-    for name, points in slices.items():  # margin and bandwidth, and the curves of Figure 3
-        if name in planes:
-            scores = {point.setting.band: spread(point) for point in points if point.setting.band}
+    for name, points in slices.items():  # margin and bandwidth: the curves of Figure 3
+        scores = {point.setting.band: spread(point) for point in points if point.setting.band}
+        if name in planes and len(scores) > 1:
             end = "" if len(slices) == 1 else f"-{name}"
-            frame = chosen.setting.band if chosen and chosen in points else None
-            drawn[f"plane{end}"] = score_map(scores, metric=metric, chosen=frame, why=why)
-            if len(scores) > 1:
-                drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
-
-    for name, own in fields.items():  # two fields of any kind, the others as at the chosen point or the best one
-        if len(own) > 1 and name not in planes:
-            is_chosen = chosen is not None and chosen in groups[name]
-            centre = chosen if chosen and is_chosen else best_of(groups[name], swept.metric, swept.benchmarks)
-            others = [entry for entry in centre.setting.fields if entry[0] not in own[:2]]
-            map_scores = {
-                (point.setting.get(own[0]), point.setting.get(own[1])): spread(point)
-                for point in groups[name]
-                if [entry for entry in point.setting.fields if entry[0] not in own[:2]] == others
-            }
-            place = (centre.setting.get(own[0]), centre.setting.get(own[1])) if is_chosen else None
-            end = "" if len(groups) == 1 else f"-{name}"
-            file = f"map-{own[0]}-{own[1]}{end}"
-            drawn[file] = score_map(map_scores, fields=(own[0], own[1]), metric=metric, chosen=place, why=why)
+            drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
 
     alone = {name: own[0] for name, own in fields.items() if len(own) == 1 and name not in planes}
     for name in dict.fromkeys(alone.values()):  # one field: SFT is a curve where the field is its own, else a line
