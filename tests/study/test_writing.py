@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.study.made_up_scores import cell, exact, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
