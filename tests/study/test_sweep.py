@@ -343,7 +343,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     notes = ["dft takes no margin."]
     files = write_sweep(select(swept, "easy"), out, notes=notes, command="trimsft sweep x")
     names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
-    drawn = [f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")]
+    drawn = [f"figures/{name}.{kind}" for name in ("curves",) for kind in ("csv", "pdf", "png", "svg")]
     assert names == [*drawn, "report.html", "sweep.csv", "sweep.json", "sweep.md", "sweep.tex"]
     assert sorted(str(path.relative_to(out)) for path in files) == names
     text = (out / "sweep.md").read_text()
@@ -461,8 +461,8 @@ def test_a_field_that_sft_does_not_take_has_sft_as_a_line(tmp_path):
     assert len(drawn(tmp_path, "gamma=1,2", objective="fsft", baseline=False)["curve-gamma"]) == 2
 
 
-def test_margin_and_bandwidth_are_plane_and_curves(tmp_path):
-    assert list(drawn(tmp_path, "margin=1,2")) == ["plane", "curves"]
+def test_margin_and_bandwidth_are_the_curves_of_figure_3(tmp_path):
+    assert list(drawn(tmp_path, "margin=1,2")) == ["curves"]
     third = drawn(tmp_path, "margin=1,2", "bandwidth=1,2", "learning_rate=1e-4,1e-3")
-    assert list(third) == ["plane", "curves"] and len(third["plane"]) == 4
+    assert list(third) == ["curves"] and len(third["curves"]) >= 4
     assert drawn(tmp_path, "objective=trim,dft") == drawn(tmp_path, "max_steps=10,20", "weight_decay=0,0.1") == {}

@@ -17,8 +17,6 @@ from tests.train.tiny import (
     gradients_of,
     make_batch,
     make_model,
-    make_ours,
-    record_batches,
 )
 from trimsft import TrimSFT
 from trimsft.train import batches, patch
@@ -45,21 +43,6 @@ def test_no_trained_token_sees_padding_on_the_right(kind) -> None:
         loss, found = step(model, batch)
     assert loss == pytest.approx(expected_loss, rel=LOSS_ERROR)
     assert_same_gradients(found, expected)
-
-
-def test_a_window_of_attention_stays() -> None:
-    """Longer rows than the window: transformers makes a mask for it, with padding or without."""
-    model = patch(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=4), TrimSFT(**BAND))
-    batch = make_batch(rows=6)
-    windowed = step(model, batch)[0]
-    del batch["attention_mask"]
-    with batches._not_packed():
-        assert step(model, batch)[0] == pytest.approx(windowed, rel=LOSS_ERROR)
-    for module in model.modules():
-        if hasattr(module, "sliding_window"):
-            module.sliding_window = None
-    model.config.layer_types = ["full_attention"] * 2
-    assert step(model, batch)[0] != pytest.approx(windowed, rel=LOSS_ERROR)  # it matters here
 
 
 # which batches ------------------------------------------------------------------------------------------------------
@@ -116,10 +99,3 @@ def test_a_mask_that_may_matter_stays(trainer) -> None:
     batch = make_batch()
     given, context = with_mask_if_needed(batch, trainer())
     assert given is batch and isinstance(context, nullcontext)
-
-
-def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
-    trainer = make_ours(tmp_path)
-    batches = record_batches(trainer)
-    trainer.train()
-    assert all("attention_mask" in batch for batch, _ in batches)

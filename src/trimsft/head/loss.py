@@ -57,14 +57,13 @@ class TrainedRows:
         if self.labels_N.is_cuda and has_triton():
             from trimsft.head.triton_kernels import find_trained
 
-            self._rows_N, counts = find_trained(self.labels_N.contiguous(), ignore_index, vocabulary)
-            with torch.cuda.device_of(counts):
+            labels_N, size = self.labels_N.contiguous(), len(self.labels_N)
+            self._rows_N = torch.empty_like(labels_N)
+            counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
+            with torch.cuda.device_of(labels_N):  # Triton launches on the current device, whichever the tensors are on
+                arguments = (labels_N, self._rows_N, counts, size, ignore_index, vocabulary)
+                find_trained[(1,)](*arguments, BLOCK=4096, num_warps=8)
                 self._counted = copy_to_host(counts)
-
-    def is_of(self, labels: Tensor, vocabulary: int, ignore_index: int) -> bool:
-        """Return whether it was made of these, as far as one sees without the device."""
-        here = (labels.numel(), labels.device, vocabulary, ignore_index)
-        return here == (self.labels_N.numel(), self.labels_N.device, self.vocabulary, self.ignore_index)
 
     def rows(self) -> Tensor | None:
         """Return the indices of the labels to train on, or None for all of them."""
@@ -155,7 +154,7 @@ def linear_cross_entropy(
     entropy = entropy or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
-    if not trained.is_of(labels, weight.shape[0], ignore_index):
+    if (len(trained.labels_N), trained.vocabulary, trained.ignore_index) != (labels.numel(), len(weight), ignore_index):
         raise ValueError("trained: was made of other labels, another vocabulary or another ignore_index")
     hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
     count = (labels_N if rows is None else rows).shape[0]
@@ -259,9 +258,10 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """Multiply a gradient, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
-        from trimsft.head.triton_kernels import scale_
+        from trimsft.head.triton_kernels import scale_in_place
 
-        scale_(gradient, factor)
+        with torch.cuda.device_of(gradient):
+            scale_in_place[(1024,)](gradient, factor, gradient.numel(), BLOCK=4096, num_warps=8)
     elif gradient.is_cuda or factor != 1:
         # in float32: as a tensor on the device the factor would be rounded to the gradient's dtype first
         for part in gradient.flatten(end_dim=-2).split(4096) if gradient.dim() > 1 else (gradient,):
@@ -323,15 +323,19 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callab
         name = auto_backend(hidden)
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
-    if name == "reference":
-        return None
-    if name == "chunked":
-        return chunked.solve
+    if name != "triton":
+        return chunked.solve if name == "chunked" else None
     if not has_triton():
-        raise BackendUnavailable(
-            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
-        )
+        raise BackendUnavailable("backend: 'triton' is not installed (builds of torch for CUDA have it); use 'chunked'")
+    if hidden.dtype == torch.float64:
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+    import triton
+
     from trimsft.head import triton_solver
 
-    triton_solver.require_usable(hidden)
+    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
+        raise BackendUnavailable(
+            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
+            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
+        )
     return triton_solver.solve

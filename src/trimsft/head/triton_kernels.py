@@ -54,18 +54,6 @@ def _one_minus_exp(n):
 
 
 @triton.jit
-def _dot(hidden_row, weight_row, H, BLOCK_H: tl.constexpr):
-    """float32 dot product of one hidden state and one row of the head's weight."""
-    total = tl.zeros([BLOCK_H], tl.float32)
-    for start in range(0, H, BLOCK_H):
-        column = start + tl.arange(0, BLOCK_H)
-        x = tl.load(hidden_row + column, mask=column < H, other=0.0).to(tl.float32)
-        w = tl.load(weight_row + column, mask=column < H, other=0.0).to(tl.float32)
-        total += x * w
-    return tl.sum(total)
-
-
-@triton.jit
 def _absorb(
     z, start, gold_z, top, total, moment, squares, above, first_top, last_top, to_log2,
     WITH_ENTROPY: tl.constexpr, WITH_RANK: tl.constexpr,
@@ -95,7 +83,14 @@ def _exact_logit(
     HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """The logit of one token as a float32 dot product."""
-    raw = _dot(hidden_row, weight + token.to(tl.int64) * H, H, BLOCK_H)
+    weight_row = weight + token.to(tl.int64) * H
+    total = tl.zeros([BLOCK_H], tl.float32)
+    for start in range(0, H, BLOCK_H):
+        column = start + tl.arange(0, BLOCK_H)
+        x = tl.load(hidden_row + column, mask=column < H, other=0.0).to(tl.float32)
+        w = tl.load(weight_row + column, mask=column < H, other=0.0).to(tl.float32)
+        total += x * w
+    raw = tl.sum(total)
     if HAS_BIAS:
         raw += tl.load(bias + token).to(tl.float32)
     return transform(raw, logit_scale, softcap, HAS_SOFTCAP)
@@ -325,7 +320,7 @@ def logit_gradients(
 
 
 @triton.jit
-def scale_kernel(tensor, factor, size, BLOCK: tl.constexpr):
+def scale_in_place(tensor, factor, size, BLOCK: tl.constexpr):
     """tensor *= factor; costs next to nothing where the factor is 1."""
     by = tl.load(factor).to(tl.float32)
     if by == 1.0:
@@ -338,7 +333,7 @@ def scale_kernel(tensor, factor, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def find_trained_kernel(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.constexpr):
+def find_trained(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.constexpr):
     """Indices of the labels that are not ignored, in order; counts of those, and of those outside the vocabulary."""
     trained = 0
     outside = 0
@@ -357,23 +352,6 @@ def find_trained_kernel(labels, rows_out, counts, size, ignore_index, V, BLOCK: 
 # ---- launches
 
 
-def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """Return indices of the labels that are not ignored, their number, and that of those outside the vocabulary."""
-    rows_N = torch.empty_like(labels_N)
-    counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
-    with torch.cuda.device_of(labels_N):  # Triton launches on the current device, whichever the tensors are on
-        find_trained_kernel[(1,)](
-            labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
-        )
-    return rows_N, counts
-
-
-def scale_(tensor: Tensor, factor: Tensor) -> None:
-    """Multiply a tensor by a scalar on the device; one short launch where that is 1."""
-    with torch.cuda.device_of(tensor):
-        scale_kernel[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
-
-
 class Ledger(NamedTuple):
     """Counts and sums over the rows so far, in the order in which the kernel `claim_slots` has them."""
 
@@ -384,11 +362,6 @@ class Ledger(NamedTuple):
     squares: float  # of the mass
     squares_skipped: float
     divisor: float  # the normalizer, read with the others so that it costs no wait of its own
-
-    @property
-    def masses(self) -> tuple[float, ...]:
-        """Return the sums in the order of `too_much_skipped`."""
-        return self[2:6]
 
     @property
     def is_sound(self) -> bool:
@@ -413,15 +386,9 @@ class RowRecords:
         self.problem = problem
         labels_T, hidden_TH = problem.labels_T, problem.hidden_TH
         floats_5T = hidden_TH.new_empty((5, len(labels_T)), dtype=torch.float32)
-        self.tokens = TokenStats(
-            nll=floats_5T[0],
-            gap=floats_5T[1],
-            gold_logit=floats_5T[2],
-            competitor=torch.empty_like(labels_T),
-            entropy=floats_5T[3] if problem.with_entropy else None,
-            gold=labels_T,
-        )
-        self.weights_T = floats_5T[4]
+        nll_T, gap_T, gold_logit_T, entropy_T, self.weights_T = floats_5T.unbind()
+        entropy = entropy_T if problem.with_entropy else None
+        self.tokens = TokenStats(nll_T, gap_T, gold_logit_T, torch.empty_like(labels_T), entropy, labels_T)
         self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(labels_T)
         self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them

@@ -3,7 +3,7 @@
 runs/sweep/
   sweep.md, sweep.tex, sweep.csv    every point with its interval
   sweep.json                        the same for the report page and for programs; `points` are those of the heatmap
-  figures/                          plane and curves of margin and bandwidth, as in the paper's Figure 3;
+  figures/                          curves of margin and bandwidth, as in the paper's Figure 3;
                                     curve-learning_rate: of one other field, all objectives that differ in it alone
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from trimsft.report.figures import Drawing, Spread, spread_percent
 from trimsft.report.page.build import write_report
-from trimsft.report.score_figures import ablation_curves, field_curves, score_map
+from trimsft.report.score_figures import ablation_curves, field_curves
 from trimsft.runs.files import write_whole
 from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
@@ -176,7 +176,7 @@ def conclusions(swept: Swept) -> list[str]:
 
 
 def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
-    """Draw each objective over what was varied of it: margin and bandwidth as a plane and curves, one field as one."""
+    """Draw each objective over what was varied of it: margin and bandwidth, or one other field."""
     metric, groups, slices = f"{metric_name(swept)}, %", by_objective(swept.points), by_objective(swept.slice())
     fields = {name: varied(points) for name, points in groups.items()}
     drawn: dict[str, Drawing] = {}
@@ -192,9 +192,6 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
         if fields[name] and set(fields[name][:2]) <= BAND:
             scores = {point.setting.band: spread(point) for point in points if point.setting.band}
             end = "" if len(slices) == 1 else f"-{name}"
-            frame = swept.best.setting.band if swept.on and swept.best in points else None
-            why = f"chosen on {swept.on}"
-            drawn[f"plane{end}"] = score_map(scores, metric=metric, chosen=frame, why=why)
             if len(scores) > 1:
                 drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
     alone = {name: own[0] for name, own in fields.items() if len(own) == 1 and own[0] not in BAND}
