@@ -202,7 +202,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
             outcome.report = write_report(
                 folder.out / "report.html",
                 {method_name(name): run for name, run in runs.items()},
-                title=f"TrimSFT quickstart: {', '.join(map(method_name, settings.methods))} on the lab",
+                title="TrimSFT quickstart",
                 settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
                 objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
             )

@@ -143,8 +143,8 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
 def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
-    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 7
-    assert "7 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
+    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 8
+    assert "8 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
     assert browser.text("outcome").startswith("50 % of run-00-of-a-long-name's sampled")
     assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
 
