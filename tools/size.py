@@ -35,11 +35,11 @@ PYTHON = {
     "runs": Room(2628, 1700),  # with the files at the top of the package
     "cli": Room(1248, 800),
     "integrations": Room(0, 300),
-    "tests": Room(22748, 16_000),
-    "tools and benchmarks": Room(5812, 6_000),
+    "tests": Room(22767, 16_000),
+    "tools and benchmarks": Room(5854, 6_000),
 }
 """Lines of Python."""
-PAGE = Room(1557, 2500)
+PAGE = Room(1562, 2500)
 """Lines of script, style and template in report/."""
 DOCS = Room(35_000, 35_000)
 """Words of Markdown in docs/, but for the diary."""
