@@ -200,29 +200,12 @@ class _Reader:
         if token == "\\binom":
             self.take()
             return ("call", "binom", self.digit(), self.digit())
-        if token in ("\\sum", "\\prod"):
-            return self.series()
         if token == "np" and self.peek(1) == ".":
             self.at += 2
             return self.atom()
         if token.startswith("\\") and token[1:] in _FUNCTIONS:
             return self.function()
         return self.symbol()
-
-    def series(self) -> Tree:
-        r"""Read `\sum_{k=1}^{n} k^2`: the bound letter, both bounds, and one term."""
-        kind = self.take()[1:]
-        self.take("_")
-        self.take("{")
-        name = self.name()
-        self.take("=")
-        low = self.sum()
-        self.take("}")
-        self.take("^")
-        high = self.argument()
-        if high == ("sym", "\\infty"):
-            raise Unreadable("a series without end")
-        return (kind, name, low, high, self.product())
 
     def number(self) -> Tree:
         token = self.take()

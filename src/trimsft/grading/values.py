@@ -33,7 +33,6 @@ _MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
-MAX_TERMS = 1_000
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
 _NOTHING: Mapping[str, Fraction] = {}
@@ -93,7 +92,7 @@ class _Evaluation:
     def __init__(self, point: int, kind: str, precision: int, known: Mapping[str, Fraction]) -> None:
         self.point, self.kind, self.precision = point, kind, precision
         self.fuel = FUEL
-        self.known = dict(known)  # values of letters: those of sums and products, too
+        self.known = known  # values of letters
         self.is_exact = True
         self.reach = 0  # largest binary exponent seen, of either sign
 
@@ -113,8 +112,6 @@ class _Evaluation:
             return tree[1]
         if kind == "sym":
             return self._symbol(tree[1])
-        if kind in ("sum", "prod"):
-            return self._series(*tree)
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
         self._burn(arguments, kind == "call" or (kind == "pow" and not _is_integer(arguments[1])))
         self._note(*arguments)
@@ -129,22 +126,6 @@ class _Evaluation:
             self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
         value = _without_residue(value)
         self._note(value)
-        return value
-
-    def _series(self, kind: str, name: str, low: Tree, high: Tree, term: Tree) -> Value:
-        first, last = self._value(low), self._value(high)
-        if not (_is_integer(first) and _is_integer(last)):
-            raise Undefined("bounds of a sum that are no integers")
-        if last - first > MAX_TERMS:
-            raise TooLarge("terms")
-        outside, value = self.known, Fraction(int(kind == "prod"))
-        for number in range(int(first), int(last) + 1):
-            self.known = outside | {name: Fraction(number)}
-            value = _checked(_OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term)))
-            self._burn([value], False)
-            value = _without_residue(value)
-            self._note(value)
-        self.known = outside
         return value
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
@@ -361,7 +342,7 @@ _CALLS: dict[str, Callable[..., Value]] = {
 class Names(NamedTuple):
     """Names that stand in trees."""
 
-    symbols: frozenset[str]  # without constants, and without the letters of sums and products
+    symbols: frozenset[str]  # without constants
     calls: frozenset[str]
     functions: frozenset[str]  # unknown ones, as in f(x)
 
@@ -378,13 +359,6 @@ def names_in(*trees: Tree) -> Names:
         node = pending.pop()
         if node[0] in names:
             names[node[0]].add(node[1])
-        if node[0] in ("sum", "prod"):  # whose letter is no unknown
-            inside = names_in(node[4])
-            names["sym"] |= inside.symbols - {node[1]}
-            names["call"] |= inside.calls | {"sum"}
-            names["fn"] |= inside.functions
-            pending += node[2:4]
-        else:
-            pending.extend(child for child in node[1:] if isinstance(child, tuple))
+        pending.extend(child for child in node[1:] if isinstance(child, tuple))
     symbols = names["sym"] - _CONSTANTS.keys()
     return Names(frozenset(symbols), frozenset(names["call"]), frozenset(names["fn"]))
