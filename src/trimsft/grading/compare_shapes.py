@@ -80,7 +80,7 @@ def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | N
 def _same(gold: Shape, answer: Shape, rules: Rules) -> bool:
     if key(gold.text) == key(answer.text) or _same_shape(gold, answer, rules):
         return True
-    return gold.kind + answer.kind != "leafleaf" and same_set(gold, answer) is True
+    return gold.kind + answer.kind != "leafleaf" and same_set(gold, answer)
 
 
 def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:

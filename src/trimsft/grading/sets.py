@@ -23,6 +23,7 @@ from trimsft.grading.values import MP, PRECISION, TooLarge, Undefined, Value, co
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
 _MOST_ENDS = 64
 _FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
+_INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
 
 
 class RealSet(NamedTuple):
@@ -35,27 +36,25 @@ class RealSet(NamedTuple):
 _REALS = RealSet((), lambda x: True)
 
 
-def same_set(gold: Shape, answer: Shape) -> bool | None:
-    """Return whether two shapes are the same set of reals; None where one is no set, or both may be points."""
-    if not (_must_be_set(gold) or _must_be_set(answer)):
-        return None
-    names = [_unknowns(side) for side in (gold, answer)]
-    if names[0] and names[1] and names[0] != names[1]:
-        return None
+def same_set(gold: Shape, answer: Shape) -> bool:
+    """Return whether two shapes are the same set of reals, False where one is no set or both may be points."""
+    names = _unknowns(gold), _unknowns(answer)
+    if not (_must_be_set(gold) or _must_be_set(answer)) or (all(names) and names[0] != names[1]):
+        return False
     try:
         with computing(PRECISION):
             return _agree(_set_of(gold), _set_of(answer))
     except (TooLarge, Undefined):
-        return None
+        return False
 
 
 def _agree(one: RealSet, other: RealSet) -> bool:
     ends = sorted({*one.ends, *other.ends})
     if len(ends) > _MOST_ENDS:
         raise TooLarge("ends of sets")
-    tried = [*ends, *((low + high) / 2 for low, high in pairwise(ends))]
-    tried += [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
-    return all(one.contains(x) == other.contains(x) for x in tried)
+    between = [(low + high) / 2 for low, high in pairwise(ends)]
+    outside = [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
+    return all(one.contains(x) == other.contains(x) for x in [*ends, *between, *outside])
 
 
 def _must_be_set(shape: Shape) -> bool:
@@ -80,13 +79,12 @@ def _set_of(shape: Shape) -> RealSet:
     if _is_reals(shape):
         return _REALS
     if shape.kind == "brackets" and len(parts) == 2:
-        low, high = (_end(part.text) for part in parts)
-        return _interval(low, marks[0] == "[", high, marks[1] == "]")
+        return _interval(_number(parts[0].text), marks[0] == "[", _number(parts[1].text), marks[1] == "]")
     if shape.kind == "set":
-        points = tuple(_end(part.text) for part in parts)
+        points = tuple(_number(part.text) for part in parts)
         return RealSet(points, lambda x: x in points)
     if shape.kind == "inequality":
-        trees = [_tree(part.text) for part in parts]
+        trees = [tree_of(part.text) for part in parts]
         return _all(_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False))
     if shape.kind == "list":
         if len(_unknowns(shape)) > 1:
@@ -96,32 +94,23 @@ def _set_of(shape: Shape) -> RealSet:
         bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
         together = len(bounds) == 2 and _agree(_any(bounds), _REALS)
         return _all([_all(bounds) if together or not bounds else _any(bounds), *excluded])
-    if shape.kind == "union":
-        return _any(map(_set_of, parts))
-    if shape.kind == "intersection":
-        return _all(map(_set_of, parts))
+    if shape.kind not in ("union", "intersection", "difference"):
+        raise Undefined("no set")
+    sets = list(map(_set_of, parts))
     if shape.kind == "difference":
-        first, *others = map(_set_of, parts)
-        return _all([first, *map(_complement, others)])
-    raise Undefined("no set")
+        return _all([sets[0], *map(_complement, sets[1:])])
+    return _any(sets) if shape.kind == "union" else _all(sets)
 
 
-def _tree(text: str) -> Tree:
-    if (tree := tree_of(text)) is None:
-        raise Undefined("no expression")
-    return tree
-
-
-def _end(text: str) -> Value:
-    tree = _tree(text)
-    if (sign := {("sym", "\\infty"): 1, ("neg", ("sym", "\\infty")): -1}.get(tree)) is not None:
-        return sign * MP.inf
-    return _number(tree)
-
-
-def _number(tree: Tree) -> Value:
+def _number(text: str) -> Value:
+    """Return a real number, or an infinity."""
+    tree = tree_of(text)
+    if tree in _INFINITE:
+        return _INFINITE[tree]
+    if tree is None or names_in(tree).has_unknowns:
+        raise Undefined("no number")
     value = inexact(evaluate(tree)[0][0])
-    if names_in(tree).has_unknowns or MP.im(value) != 0:
+    if MP.im(value) != 0:
         raise Undefined("no real number")
     with MP.workprec(_BITS):
         return +MP.re(value)
@@ -145,8 +134,10 @@ def _all(sets: Iterable[RealSet]) -> RealSet:
     return _complement(_any(map(_complement, sets)))
 
 
-def _relation(left: Tree, mark: str, right: Tree) -> RealSet:
+def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
     """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
+    if left is None or right is None:
+        raise Undefined("no expression")
     if right[:2] == ("call", "abs"):
         left, mark, right = right, _FLIPPED[mark], left
     if left[:2] == ("call", "abs") and not names_in(right).has_unknowns:
@@ -157,17 +148,15 @@ def _relation(left: Tree, mark: str, right: Tree) -> RealSet:
         raise Undefined("unknowns")
     difference, (name,) = ("add", left, ("neg", right)), symbols
     at = [inexact(evaluate(difference, known={name: Fraction(x)})[0][0]) for x in (0, 1, 2, 5)]
-    slope = at[1] - at[0]
-    noise = MP.ldexp(max(map(abs, at)) + 1, -_BITS)
+    slope, noise = at[1] - at[0], MP.ldexp(max(map(abs, at)) + 1, -_BITS)
     is_line = all(abs(at[n] - at[0] - x * slope) <= noise for n, x in ((2, 2), (3, 5)))
     if any(MP.im(value) != 0 for value in at) or abs(slope) < MP.ldexp(1, -_BITS) or not is_line:
         raise Undefined("not linear")
-    bound = -at[0] / slope
     with MP.workprec(_BITS):
-        bound = +bound
-    mark = _FLIPPED[mark] if slope < 0 else mark
+        bound = -at[0] / slope
     if mark == "\\ne":
-        return _complement(RealSet((bound,), lambda x: x == bound))
-    ends = (-MP.inf, bound) if mark in ("<", "\\le") else (bound, MP.inf)
-    has_bound = mark in ("\\le", "\\ge")
-    return _interval(ends[0], has_bound, ends[1], has_bound)
+        return RealSet((bound,), lambda x: x != bound)
+    has_bound, mark = mark in ("\\le", "\\ge"), _FLIPPED[mark] if slope < 0 else mark
+    return _interval(
+        *((-MP.inf, False, bound, has_bound) if mark in ("<", "\\le") else (bound, has_bound, MP.inf, False))
+    )
