@@ -167,10 +167,7 @@ class _Reader:
 
     def argument(self) -> Tree:
         """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
-        if self.peek() == "-":  # x^-2, as code writes it
-            self.take()
-            return ("neg", self.argument())
-        return self.atom()
+        return self.signed(self.atom)  # signed: x^-2, as code writes it
 
     def digit(self) -> Tree:
         r"""Read what \frac takes without braces: one digit, one letter, one command."""
@@ -194,12 +191,10 @@ class _Reader:
             return ("call", _ROUNDED[token], self.group())
         if token[:1].isdecimal() or (token[:1] == "." and len(token) > 1):
             return self.number()
-        if token == "\\frac":
+        if token in ("\\frac", "\\binom"):
             self.take()
-            return ("div", self.digit(), self.digit())
-        if token == "\\binom":
-            self.take()
-            return ("call", "binom", self.digit(), self.digit())
+            parts = self.digit(), self.digit()
+            return ("div", *parts) if token == "\\frac" else ("call", "binom", *parts)
         if token == "np" and self.peek(1) == ".":
             self.at += 2
             return self.atom()
