@@ -40,7 +40,7 @@ class Shape:
     """One level of an answer."""
 
     kind: str
-    """leaf, list, set, brackets, union, intersection, difference, matrix, equation, inequality, ratio or clock"""
+    """leaf, list, set, brackets, union, intersection, difference, matrix, cases, equation, inequality or ratio"""
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
@@ -121,7 +121,6 @@ _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _ZEROS_FIRST = re.compile(r"\d,0\d")
 _MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
 _BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
 _PLUS, _MINUS = (re.compile(rf"\\{name}(?![A-Za-z])") for name in ("pm", "mp"))
 _MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _CASES = re.compile(r"\\begin\{cases\}(.*)\\end\{cases\}", re.DOTALL)
@@ -163,11 +162,12 @@ def shape_of(text: str) -> Shape:
             return Shape(kind, text, parts, marks)
     if shape := _matrix(text) or _cases(text) or _brackets(text):
         return shape
-    if clock := _CLOCK.fullmatch(text):
-        return Shape("clock", text, (Shape("leaf", clock[1]), Shape("leaf", clock[2])), (clock[3].lower(),))
     pieces, met = split_outside(text, {":"})
     if met and all(pieces):
-        return Shape("ratio", text, tuple(Shape("leaf", piece) for piece in pieces))
+        if any(re.fullmatch(r"0\d", piece) for piece in pieces):
+            return Shape("leaf", text)  # a time of day
+        parts = tuple(Shape("leaf", f"({pieces[0]})/({piece})") for piece in pieces[1:])
+        return parts[0] if len(parts) == 1 else Shape("ratio", text, parts)
     if _PLUS.search(text) or _MINUS.search(text):
         both = (_PLUS.sub(one, _MINUS.sub(other, text)).strip() for one, other in ("+-", "-+"))
         return Shape("list", text, tuple(Shape("leaf", sign) for sign in both))
