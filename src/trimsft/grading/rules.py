@@ -20,7 +20,7 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "7"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "8"  # raised whenever a grade may change: caches and stored samples carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
 LONGEST_PATTERN = 1000
 EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
