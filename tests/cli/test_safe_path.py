@@ -10,13 +10,6 @@ import pytest
 from tests.processes import ROOT
 from trimsft.lab import base_model_path
 
-SCRIPT = """
-from trimsft.cli import main
-from trimsft.evaluate import run
-if __name__ == "__main__":
-    run.make_engine = lambda settings: run.Copies(run._local_model(settings), ["", ""])  # as on two GPUs
-    main()
-"""
 LAUNCH = """
 import subprocess, sys
 from trimsft.cli import commands, main
@@ -56,12 +49,6 @@ def require_clean(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     ran = folder.with_name("ran")
     assert not ran.exists(), f"modules of the current folder ran: {ran.read_text()}"
     assert done.returncode == 0, done.stderr
-
-
-def test_worker_processes_import_nothing_from_it(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "trimsft").write_text(SCRIPT)
-    words = ("-b", "lab-easy", "--limit", "2", "--samples", "1", "--max-tokens", "2", "--out", "out")
-    require_clean(call(folder, str(tmp_path / "trimsft"), "eval", str(base_model_path()), *words), folder)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,14 +9,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
-from trimsft.evaluate.slots import attention, sharing
+from trimsft.evaluate.slots import attention
 from trimsft.evaluate.slots import decoder as slots
 
 from .model_kinds import IN_SLOTS, make_kind
 from .tiny_model import make_model, make_tokenizer
 
 KINDS = ("llama", "mistral, window")
-GPU_KINDS = (*KINDS, "qwen2, window in one layer", "gemma2, window and soft cap", "gemma3, window and two bases")
+GPU_KINDS = (*KINDS, "qwen2, window in one layer", "gemma3, window and two bases")
 
 
 def make_requests(prompts: int = 6, samples: int = 3, **sampling: Any) -> list[Request]:
@@ -35,13 +35,6 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
-@pytest.fixture
-def a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No slot shares the line of another, as on a GPU."""
-    monkeypatch.setattr(sharing, "SharingDecoder", slots.SlotDecoder)
-
-
-@pytest.mark.usefixtures("a_line_each")
 @pytest.mark.parametrize("name", KINDS)
 def test_the_texts_are_those_of_generate(name: str) -> None:
     model, requests = make_kind(name), make_requests()
@@ -51,34 +44,6 @@ def test_the_texts_are_those_of_generate(name: str) -> None:
         assert complete(model, requests, batch_size=rows) == plain
 
 
-def test_texts_that_begin_alike_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two prompts that differ in their last token, and one of one token; samples part at once, late or never."""
-    model, rows = make_model(), list[int]()
-    run_model = slots.SlotDecoder._run_model
-
-    def counted(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
-        rows.append(len(token))
-        return run_model(self, token)
-
-    monkeypatch.setattr(slots.SlotDecoder, "_run_model", counted)
-    kinds = [Sampling(temperature=heat) for heat in (0.0, 0.0, 0.5, 0.5, 0.5, 1.0)]
-    prompts = [prompt for prompt in ((5, 6, 7), (5, 6, 8), (9,)) for _ in kinds]
-    jobs = [slots.Job(at, prompt, at, kind) for at, (prompt, kind) in enumerate(zip(prompts, kinds * 3, strict=True))]
-
-    def decode(kind: type[slots.SlotDecoder], count: int) -> dict[int, list[int]]:
-        rows.clear()
-        stops = range(1, 262, 16)
-        return dict(kind(model, rows=count, longest_prompt=3, max_tokens=24, stops=stops).run(jobs))
-
-    alone = decode(slots.SlotDecoder, 18)
-    begun = {(prompts[at], *text[:end]) for at, text in alone.items() for end in range(len(text))}
-    assert len(begun) < 0.9 * sum(map(len, alone.values()))
-    assert decode(sharing.SharingDecoder, 18) == alone
-    assert sum(rows) == len(begun)
-    assert decode(sharing.SharingDecoder, 5) == alone
-
-
-@pytest.mark.usefixtures("a_line_each")
 def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "LEAST_ROWS", 2)
     sizes: list[int] = []
@@ -168,7 +133,6 @@ class Operations(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-@pytest.mark.usefixtures("a_line_each")
 def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA graph must not; sizes that depend on numbers have the host ask for them."""
     step, watched = slots.SlotDecoder._step, Operations()
@@ -188,17 +152,16 @@ def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert watched.names and not watched.names & asks
 
 
-@pytest.mark.usefixtures("a_line_each")
 @pytest.mark.parametrize("name", ["llama", *IN_SLOTS])
 def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU one that does is decoded without a graph, ten times more slowly."""
-    logits, watched = slots.SlotDecoder._logits_of_slots, Operations()
+    logits, watched = slots.SlotDecoder._run_model, Operations()
 
     def watching(self: slots.SlotDecoder) -> torch.Tensor:
         with watched:
             return logits(self)
 
-    monkeypatch.setattr(slots.SlotDecoder, "_logits_of_slots", watching)
+    monkeypatch.setattr(slots.SlotDecoder, "_run_model", watching)
     complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3))
     assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
@@ -250,30 +213,16 @@ def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> N
     engine = TransformersEngine(make_model(), make_tokenizer())
     with pytest.raises(EngineError, match=says):
         next(engine.generate([Request("", 1, Sampling(max_tokens=new), tokens)]))
-    with pytest.raises(ValueError, match="tokenizer: must be given with a loaded model"):
-        TransformersEngine(make_model())
-    with pytest.raises(ValueError, match="batch_size: must be at least 1, got 0"):
-        TransformersEngine(make_model(), make_tokenizer(), batch_size=0)
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
 
 
 SCALE = 0.2
-SCORE_MODS = {
-    "plain": attention.PLAIN,
-    "capped": attention.ScoreMod(cap=1.5),
-    "with sinks": attention.ScoreMod(sinks=torch.linspace(-1, 3, 6)),
-}
 
 
 def oracle(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    lengths: list[int],
-    window: int | None = None,
-    mod: attention.ScoreMod = attention.PLAIN,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: list[int], window: int | None = None
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -283,12 +232,7 @@ def oracle(
         for head in range(query.shape[1]):
             keys, values = (states[row, head // shared, first:length].double().cpu() for states in (key, value))
             scores = keys @ query[row, head].double().cpu() * SCALE
-            if mod.cap is not None:
-                scores = mod.cap * torch.tanh(scores / mod.cap)
-            total = scores.exp().sum()
-            if mod.sinks is not None:
-                total += mod.sinks[head].double().cpu().exp()
-            out[row, head] = scores.exp() / total @ values
+            out[row, head] = scores.softmax(dim=0) @ values
     return out
 
 
@@ -301,31 +245,18 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
     return (*states, torch.tensor(lengths, dtype=torch.int32, device=device), lengths)
 
 
-@pytest.mark.parametrize(
-    ("window", "mod"),
-    [
-        (None, "plain"),
-        (1, "plain"),
-        (64, "plain"),
-        (70, "plain"),
-        (None, "capped"),
-        (1, "with sinks"),
-        (70, "with sinks"),
-    ],
-)
+@pytest.mark.parametrize("window", [None, 1, 64, 70])
 @pytest.mark.parametrize("backend", ["masked", "triton"])
-def test_attention_agrees_with_float64(backend: str, window: int | None, mod: str) -> None:
+def test_attention_agrees_with_float64(backend: str, window: int | None) -> None:
     query, key, value, lengths, counts = attention_case(torch.float32)
-    extra = SCORE_MODS[mod]
     if backend == "triton":
         from trimsft.evaluate.slots.kernels import attend
-
-        found = attend(query, key, value, lengths, SCALE, window, extra.cap, extra.sinks)
     else:
+        attend = attention.attend_masked
         value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
-        found = attention._masked(query, key, value, lengths, SCALE, window, extra)
+    found = attend(query, key, value, lengths, SCALE, window)
     bound = 150 * torch.finfo(torch.float32).eps  # of a sum over 150 keys
-    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, window, extra), rtol=bound, atol=bound)
+    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, window), rtol=bound, atol=bound)
 
 
 def test_triton_draws_what_torch_draws() -> None:
@@ -365,10 +296,10 @@ def test_gpu_a_model_that_asks_the_host_has_no_graph(monkeypatch: pytest.MonkeyP
 
     decoders: set[slots.SlotDecoder] = set()
 
-    def asking(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
-        assert int(token[0]) >= 0
+    def asking(self: slots.SlotDecoder) -> torch.Tensor:
+        assert int(self.token[0]) >= 0
         decoders.add(self)
-        return run(self, token)
+        return run(self)
 
     plain = complete(model, make_requests(), decoding="batches")
     monkeypatch.setattr(slots.SlotDecoder, "_run_model", asking)
@@ -386,10 +317,8 @@ def test_gpu_a_model_that_asks_the_host_has_no_graph(monkeypatch: pytest.MonkeyP
 def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> None:
     query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
     error = 1e-5 if dtype == torch.float32 else 2e-2
-    for plain in SCORE_MODS.values():
-        mod = attention.ScoreMod(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
-        found = attention.attend(query, key, value, lengths, SCALE, None, mod).cpu().double()
-        torch.testing.assert_close(found, oracle(query, key, value, counts, None, mod), rtol=error, atol=error)
+    found = attention.attend(query, key, value, lengths, SCALE).cpu().double()
+    torch.testing.assert_close(found, oracle(query, key, value, counts), rtol=error, atol=error)
 
 
 @pytest.mark.gpu

@@ -40,7 +40,7 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each kernel with the constants it is compiled for."""
-    from trimsft.head import kernels
+    from trimsft.head import triton_kernels as kernels
     from trimsft.objectives import PAPER_OBJECTIVES
 
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import time
 import traceback
 from pathlib import Path
@@ -19,18 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback
 
-from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, plain_loss, record_batches
-from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train.telemetry import (
-    QUANTILES,
-    Band,
-    ReadablePrinter,
-    ReadableProgress,
-    TokenSums,
-    fixed_parts,
-    gradient_norm,
-    warnings_for,
-)
+from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, record_batches
+from trimsft import TokenStats, TrimSFT
+from trimsft.train.telemetry import QUANTILES, Band, ReadablePrinter, ReadableProgress, TokenSums, warnings_for
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)
@@ -162,28 +152,6 @@ def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut, pending)
     assert (expected["mass_low"] + expected["mass_middle"] + expected["mass_high"]) in (0, pytest.approx(1))
 
 
-def test_ranks_are_summed_and_a_rank_without_tokens_takes_part() -> None:
-    busy, idle = (TokenSums(PAPER, ()) for _ in range(2))
-    busy.add(stats([-1.0, 2.0]), torch.tensor([0.5, 1.0]), torch.tensor([3, 4]), kept=1, seen=5)
-    sums: list[Tensor] = []
-    assert collect(idle, lambda own: sums.append(own.clone()) or own).get("trained_tokens") is None
-    figures = collect(busy, lambda own: own + own + sums[0])
-    assert figures["trained_tokens"] == 4 and figures["mean_weight"] == 0.75 and figures["seen_tokens"] == 10
-
-
-@given(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=12), st.integers(0, 11))
-def test_gradient_norm_is_within_its_bound(logits, gold) -> None:
-    exact_logits, gold = torch.tensor([logits], dtype=torch.float64), gold % len(logits)
-    # two positions, of which the first predicts the second
-    out = plain_loss(exact_logits[:, None].expand(-1, 2, -1), torch.tensor([[0, gold]]), SFT())
-    probs = exact_logits[0].softmax(0).numpy()
-    exact = np.sum((probs - np.eye(len(logits))[gold]) ** 2)
-    norm = gradient_norm(out.tokens).item() ** 2
-    competitor = np.delete(probs, gold).max()
-    assert norm <= exact + 1e-9
-    assert exact <= norm + competitor * (1 - probs[gold] - competitor) + 1e-9
-
-
 # what is said -------------------------------------------------------------------------------------------------------
 
 FINE = {"out_of_reach": 0.4, "effective_ratio": 0.3, "gap_p50": 2.0, "eos_weight": 0.2, "eos_prob": 0.2}
@@ -210,9 +178,7 @@ def test_warnings(figures, named, says) -> None:
         assert warnings_for(without, PAPER, trims_low=True, weighs=True) == said
 
 
-@pytest.mark.parametrize(
-    ("objective", "warned"), [("trim", {"out of reach", "eos"}), ("trim-h", set()), ("sft", set()), ("fsft", set())]
-)
+@pytest.mark.parametrize(("objective", "warned"), [("trim", {"out of reach", "eos"}), ("sft", set())])
 def test_a_training_says_it_once(objective, warned, tmp_path, caplog) -> None:
     band = {"margin": 3.5, "bandwidth": 0.8} if objective.startswith("trim") else {}
     trainer = make_ours(tmp_path, objective=objective, max_steps=3, **band)
@@ -230,17 +196,6 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_trackers_get_the_figures_in_a_section_of_their_own(tmp_path) -> None:
-    """What TRL and Trainer log keeps its name; settings and what follows from other figures are not logged."""
-    trainer = make_ours(tmp_path, objective="auto-trim")
-    trainer.train()
-    log = trainer.state.log_history[0]
-    own = {name for name in log if name.startswith("trim/")}
-    assert log.keys() - own == THEIRS
-    assert {"trim/nll", "trim/gap_p50", "trim/skipped", "trim/tokens_per_second"} <= own
-    assert not {"trim/margin", "trim/bandwidth"} & own
-
-
 def test_the_record_holds_every_log(tmp_path) -> None:
     trainer = make_ours(tmp_path)
     trainer.train()
@@ -249,12 +204,13 @@ def test_the_record_holds_every_log(tmp_path) -> None:
     for line, log in zip(record, history_of(trainer), strict=True):
         assert line.pop("time").startswith("20")
         assert line == log
+    log = trainer.state.log_history[0]
+    own = {name for name in log if name.startswith("trim/")}  # trackers show them in a section
+    assert log.keys() - own == THEIRS and {"trim/nll", "trim/gap_p50", "trim/tokens_per_second"} <= own
     first = logged(trainer, "num_tokens")
     trainer.train()
     assert logged(trainer, "num_tokens") == first  # counted from nothing again
-    make_ours(tmp_path, max_steps=1).train()
-    old, older, new = (lines(tmp_path / f"telemetry{number}.jsonl") for number in (".1", ".2", ""))
-    assert old[1]["nll"] == record[1]["nll"] and [len(old), len(older), len(new)] == [3, 3, 2]
+    assert len(lines(tmp_path / "telemetry.jsonl")) == 3
 
 
 def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> None:
@@ -271,7 +227,6 @@ def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> N
     note, *after = lines(record)
     assert "a note" in note
     assert [line["step"] for line in before] == [line["step"] for line in after] == [2, 4, 4]
-    assert not (tmp_path / "telemetry.1.jsonl").exists()
     # the last log covers step 4 only, the one before it is the first training's
     assert after[1]["trained_tokens"] < before[1]["trained_tokens"]
     for name, weight in whole.model.named_parameters():
@@ -300,7 +255,6 @@ END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
             {"eval_gsm8k_own_loss": 3.0} | {f"eval_gsm8k_{name}": value for name, value in LOGS.items()},
             "eval of gsm8k at " + LINE,
         ),
-        ({"loss": 0.0}, "step 3/9  loss 0"),
         (END, "trained in 1:02:05, mean loss 0.1235"),
         # the steps since the last log are in the same record
         ({**END, "trim/nll": 2.5}, "step 3/9  nll 2.5\ntrained in 1:02:05, mean loss 0.1235"),
@@ -325,21 +279,6 @@ def test_a_line_of_a_step_fits_100_columns(monkeypatch, capsys) -> None:
     logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/mean_token_accuracy": 0.98, "trim/gap_p50": -13.91, **LOGS}
     printer.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
     assert 80 < len(capsys.readouterr().out.rstrip()) <= 100
-
-
-def test_a_whole_training(tmp_path, capsys) -> None:
-    options = {"eval_dataset": {"held": Dataset.from_list(PAIRS[:2])}}
-    trainer = make_ours(tmp_path, options=options, eval_strategy="steps", eval_steps=2)
-    capsys.readouterr()
-    trainer.train()
-    patterns = (
-        r"step 1/2  loss [\d.]+  nll [\d.]+  acc ",
-        r"step 2/2  loss ",
-        r"eval.*loss [\d.]+",
-        r"trained in 0:00:\d\d, mean loss [\d.]+",
-    )
-    for line, pattern in zip(capsys.readouterr().out.splitlines(), patterns, strict=True):
-        assert re.match(pattern, line)
 
 
 class Waits(TorchDispatchMode):
@@ -370,31 +309,9 @@ class Watching(TrainerCallback):
             self.waits.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("objective", ["trim", "auto-trim"])
-def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path, objective) -> None:
+def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path) -> None:
     waits = Waits()
     settings = {"logging_nan_inf_filter": True, "optim": "adamw_torch_fused"}
-    settings |= {"objective": objective, "max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
+    settings |= {"max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
     make_ours(tmp_path, options={"callbacks": [Watching(waits)]}, **settings).train()
     assert waits.places == []
-
-
-# tokens that nearly every row has ------------------------------------------------------------------------------------
-
-
-def test_fixed_parts_are_what_nearly_every_row_has() -> None:
-    rows = [{"labels": [-100, 5, 6 + place % 2, 9 if place else 8, 1]} for place in range(20)]
-    assert fixed_parts(Dataset.from_list(rows)) == (1, 5, 9)
-    assert fixed_parts(Dataset.from_list(rows), share=1.0) == (1, 5)
-    assert fixed_parts(Dataset.from_list(rows), most=1) in ((1,), (5,))
-    assert fixed_parts(Dataset.from_dict({"labels": []})) == fixed_parts(Dataset.from_dict({"text": ["a"]})) == ()
-
-
-def test_a_format_that_starves_is_named(tmp_path, caplog) -> None:
-    """Every row has w5, which the base never writes, and the band gives it no weight; AutoTrim has a floor."""
-    rows = [{"prompt": row["prompt"], "completion": f" w5{row['completion']}"} for row in PAIRS]
-    make_ours(tmp_path / "trim", rows, objective="trim", margin=5.0, bandwidth=0.5).train()
-    assert "neither known nor learned, with a mean weight below 0.01: 'w5'" in caplog.text
-    caplog.clear()
-    make_ours(tmp_path / "auto", rows, objective="auto-trim").train()
-    assert "neither known nor learned" not in caplog.text

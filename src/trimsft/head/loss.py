@@ -52,46 +52,36 @@ class TrainedRows:
     """
 
     def __init__(self, labels: Tensor, vocabulary: int, ignore_index: int = IGNORED) -> None:
-        self.labels_N = labels.reshape(-1).long()
-        self.vocabulary = vocabulary
-        self.ignore_index = ignore_index
-        self._find = self._on_cuda() if self.labels_N.is_cuda and has_triton() else self._by_torch
+        self.labels_N, self.vocabulary, self.ignore_index = labels.reshape(-1).long(), vocabulary, ignore_index
+        self._counted: Callable[[], list[float]] | None = None
+        if self.labels_N.is_cuda and has_triton():
+            from trimsft.head.triton_kernels import find_trained
 
-    def is_of(self, labels: Tensor, vocabulary: int, ignore_index: int) -> bool:
-        """Return whether it was made of these, as far as one sees without the device."""
-        here = (labels.numel(), labels.device, vocabulary, ignore_index)
-        return here == (self.labels_N.numel(), self.labels_N.device, self.vocabulary, self.ignore_index)
+            labels_N, size = self.labels_N.contiguous(), len(self.labels_N)
+            self._rows_N = torch.empty_like(labels_N)
+            counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
+            with torch.cuda.device_of(labels_N):  # Triton launches on the current device, whichever the tensors are on
+                arguments = (labels_N, self._rows_N, counts, size, ignore_index, vocabulary)
+                find_trained[(1,)](*arguments, BLOCK=4096, num_warps=8)
+                self._counted = copy_to_host(counts)
 
     def rows(self) -> Tensor | None:
         """Return the indices of the labels to train on, or None for all of them."""
-        rows, bad = self._find()
+        labels_N, highest = self.labels_N, self.vocabulary - 1
+        if self._counted is not None:
+            count, bad = map(int, self._counted())
+            rows = self._rows_N[:count]
+        else:
+            rows = (labels_N != self.ignore_index).nonzero().flatten()
+            bad = int((labels_N[rows].clamp(0, highest) != labels_N[rows]).sum())
         if bad:
-            labels_N, highest = self.labels_N, self.vocabulary - 1
             outside = (labels_N != self.ignore_index) & (labels_N.clamp(0, highest) != labels_N)
             first = int(outside.nonzero()[0])
             raise UsageError(
                 f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {highest}; ignore_index is "
                 f"{self.ignore_index}), first {int(labels_N[first])} at position {first}"
             )
-        return None if len(rows) == len(self.labels_N) else rows
-
-    def _by_torch(self) -> tuple[Tensor, int]:
-        rows = (self.labels_N != self.ignore_index).nonzero().flatten()
-        labels_T = self.labels_N[rows]
-        return rows, int((labels_T.clamp(0, self.vocabulary - 1) != labels_T).sum())
-
-    def _on_cuda(self) -> Callable[[], tuple[Tensor, int]]:
-        from trimsft.head.records import find_trained
-
-        rows_N, counts = find_trained(self.labels_N.contiguous(), self.ignore_index, self.vocabulary)
-        with torch.cuda.device_of(counts):
-            counted = copy_to_host(counts)
-
-        def find() -> tuple[Tensor, int]:
-            count, outside = map(int, counted())
-            return rows_N[:count], outside
-
-        return find
+        return None if len(rows) == len(labels_N) else rows
 
 
 @_disable_dynamo
@@ -130,8 +120,8 @@ def linear_cross_entropy(
         objective: from `trimsft.objectives`, or any elementwise function `TokenStats -> weights`; it is called
             on consecutive pieces of the batch.
         bias: [V].
-        token_weights: floating-point numbers of the shape of labels, which count before it is decided what is skipped;
-            those of ignored labels are never looked at. None is 1 for all.
+        token_weights: floating-point numbers of the shape of labels, which multiply the objective's weights before it
+            is decided what is skipped. A label of weight 0 is ignored; weights of ignored labels are never looked at.
         normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
@@ -154,6 +144,8 @@ def linear_cross_entropy(
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias, token_weights)
     if trained is None:  # early: the device counts while the host checks the rest
+        if token_weights is not None:
+            labels = labels.masked_fill(token_weights == 0, ignore_index)
         trained = TrainedRows(labels, weight.shape[0], ignore_index)
     skip_below = skip_below_of(objective) if skip_below is None else skip_below
     # a normalizer of 0 is no matter where there is nothing to train
@@ -162,7 +154,7 @@ def linear_cross_entropy(
     entropy = entropy or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
-    if not trained.is_of(labels, weight.shape[0], ignore_index):
+    if (len(trained.labels_N), trained.vocabulary, trained.ignore_index) != (labels.numel(), len(weight), ignore_index):
         raise ValueError("trained: was made of other labels, another vocabulary or another ignore_index")
     hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
     count = (labels_N if rows is None else rows).shape[0]
@@ -266,9 +258,10 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """Multiply a gradient, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
-        from trimsft.head.records import scale_
+        from trimsft.head.triton_kernels import scale_in_place
 
-        scale_(gradient, factor)
+        with torch.cuda.device_of(gradient):
+            scale_in_place[(1024,)](gradient, factor, gradient.numel(), BLOCK=4096, num_warps=8)
     elif gradient.is_cuda or factor != 1:
         # in float32: as a tensor on the device the factor would be rounded to the gradient's dtype first
         for part in gradient.flatten(end_dim=-2).split(4096) if gradient.dim() > 1 else (gradient,):
@@ -330,15 +323,19 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callab
         name = auto_backend(hidden)
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
-    if name == "reference":
-        return None
-    if name == "chunked":
-        return chunked.solve
+    if name != "triton":
+        return chunked.solve if name == "chunked" else None
     if not has_triton():
-        raise BackendUnavailable(
-            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
-        )
+        raise BackendUnavailable("backend: 'triton' is not installed (builds of torch for CUDA have it); use 'chunked'")
+    if hidden.dtype == torch.float64:
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+    import triton
+
     from trimsft.head import triton_solver
 
-    triton_solver.require_usable(hidden)
+    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
+        raise BackendUnavailable(
+            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
+            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
+        )
     return triton_solver.solve
