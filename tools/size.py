@@ -26,7 +26,7 @@ PYTHON = {
     "data": Room(1676, 1900),
     "train": Room(3273, 2500),
     "evaluate": Room(3858, 2900),
-    "grading": Room(3101, 2400),
+    "grading": Room(2863, 2400),
     "tokens": Room(1708, 1300),
     "audit": Room(427, 400),
     "report": Room(2655, 2400),
