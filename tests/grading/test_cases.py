@@ -6,7 +6,8 @@ r"""Labelled pairs of gold and answer: `cases.tsv`, one a line, labelled from ma
 Those of the first two halves were divided at random before the code was written: failures of `seen` were looked at
 while coding, those of `unseen` never were. Pairs of the half `both` hold whichever is the gold. Those `given up` are
 right and refused, for the sake of a smaller grader: times of day, sums with bounds, determinants, products of roots,
-rounded coefficients. `rule` marks pairs that are a matter of rule, such as 90 degrees and \frac{\pi}{2}; they are not counted.
+rounded coefficients. `rule` marks pairs that are a matter of rule, such as 90 degrees and \frac{\pi}{2}, which are not
+counted.
 """
 
 from pathlib import Path
