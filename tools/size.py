@@ -35,7 +35,7 @@ PYTHON = {
     "runs": Room(2628, 1700),  # with the files at the top of the package
     "cli": Room(1248, 800),
     "integrations": Room(0, 300),
-    "tests": Room(22767, 16_000),
+    "tests": Room(22768, 16_000),
     "tools and benchmarks": Room(5854, 6_000),
 }
 """Lines of Python."""
