@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.study.made_up_scores import cell, exact, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import score
 from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.paper_tables import our_table, paper_table, score_rows
@@ -31,7 +30,7 @@ WORDS = ("1", "2", " =", " so", " x")
 def _quick(monkeypatch, request):
     """Figures without pictures and pages without content, which take longest; one test has the real ones."""
 
-    def write_title(path, runs, *, title, objectives):
+    def write_title(path, runs, *, title):
         path.write_text(title)
         return path
 
