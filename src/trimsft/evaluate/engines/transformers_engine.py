@@ -57,27 +57,18 @@ class TransformersEngine:
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            self.model = load_model(model, dtype=dtype, revision=revision).to(device)
-            self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
+            self.model = load_model(model, dtype=dtype, revision=revision)
+            self.model.to("cuda" if torch.cuda.is_available() else "cpu")
+            self.tokenizer = load_tokenizer(model, revision=revision)
         if gpu_memory is not None and self.model.device.type != "cuda":
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
-        self._model_name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
-        self._revision, self.batch_size, self.decoding = revision, batch_size, decoding
-        self.gpu_memory = gpu_memory or 1.0
+        self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         self._model_eos = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [eos]
-        if not all(isinstance(token, int) for token in self._model_eos):
-            problem = f"eos_token_id of the generation config of {str(self._model_name)!r} must be token ids"
-            raise UsageError(problem, field="model", value=eos)
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return {
-            **identify_model(self._model_name, self._revision),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": self.model.device.type,
-        }
+        name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
+        kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
+        self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
+        self._name = str(name)
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -86,7 +77,7 @@ class TransformersEngine:
 
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         how = {"batch_size": self.batch_size, "decoding": self.decoding}
-        return {"versions": versions, "model": str(self._model_name), **how}
+        return {"versions": versions, "model": self._name, **how}
 
     def check(self, requests: Sequence[Request]) -> None:
         from trimsft.evaluate.engines.builds import count_positions
@@ -185,7 +176,7 @@ class TransformersEngine:
         def noisy(seen: "Tensor", logits: "Tensor") -> "Tensor":
             if seen.shape[1] == width:
                 require_finite(logits, width, self.model.dtype)
-            return drawer.scores(logits, step=seen.shape[1] - width)
+            return drawer.scores(logits, torch.full((len(seen),), seen.shape[1] - width, device=seen.device))
 
         config = GenerationConfig(
             max_new_tokens=sampling.max_tokens,
@@ -254,10 +245,9 @@ class TransformersEngine:
 
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_attention_heads", 1)
-        width = (getattr(config, "num_key_value_heads", None) or heads) * (
-            getattr(config, "head_dim", None) or config.hidden_size // heads
-        )
-        cache = 2 * count_cached_layers(config) * width * self.model.dtype.itemsize * (longest + new)
+        width = getattr(config, "head_dim", None) or config.hidden_size // heads
+        numbers = 2 * count_cached_layers(config) * width * (getattr(config, "num_key_value_heads", None) or heads)
+        cache = numbers * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, total = torch.cuda.mem_get_info()
