@@ -88,9 +88,7 @@ def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
 
 @study_app.command("status")
 def study_status(out: Folder, as_json: JsonFlag = False) -> None:
-    """Show which cells are done, running, failed or missing.
-
-    Also while the study runs, and on whichever machine.
+    """Show which cells are done, running, failed or missing, also while the study runs.
 
     \b
     Example:
@@ -195,12 +193,7 @@ def quickstart(settings: QuickstartSettings) -> Output:
 
 @contextmanager
 def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> Iterator[OnEvent]:
-    """Yield a function that shows every change of a cell.
-
-    Args:
-        label: what a cell is called.
-        result: what came out of a cell that is done, in a few words.
-    """
+    """Yield a function that shows every change of a cell by its `label`, and the `result` of one that is done."""
     with Progress() as show:
 
         def on_event(event: Event) -> None:
