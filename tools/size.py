@@ -24,7 +24,7 @@ PYTHON = {
     "objectives": Room(581, 800),
     "head": Room(1906, 1900),
     "data": Room(1676, 1900),
-    "train": Room(3273, 2500),
+    "train": Room(3250, 2500),
     "evaluate": Room(3858, 2900),
     "grading": Room(2863, 2400),
     "tokens": Room(1708, 1300),
