@@ -7,6 +7,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+from transformers import TrainerCallback
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from tests.train.tiny import (
@@ -17,6 +18,7 @@ from tests.train.tiny import (
     gradients_of,
     make_batch,
     make_model,
+    make_ours,
 )
 from trimsft import TrimSFT
 from trimsft.train import batches, patch
@@ -99,3 +101,14 @@ def test_a_mask_that_may_matter_stays(trainer) -> None:
     batch = make_batch()
     given, context = with_mask_if_needed(batch, trainer())
     assert given is batch and isinstance(context, nullcontext)
+
+
+def test_a_training_does_without_cudnn_attention_and_leaves_torch_as_it_was(tmp_path) -> None:
+    seen, allowed = [], torch.backends.cuda.cudnn_sdp_enabled()
+
+    class Looks(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+
+    make_ours(tmp_path, options={"callbacks": [Looks()]}).train()
+    assert seen and not any(seen) and torch.backends.cuda.cudnn_sdp_enabled() is allowed

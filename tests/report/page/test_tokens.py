@@ -1,7 +1,9 @@
 """The tab Tokens in a real browser: headline, example, the figure that is the control, keys, copying, windows."""
 
+import os
 import re
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +267,18 @@ def test_tables_are_saved_with_intervals_as_numbers(opened) -> None:
 
 
 # ---- windows, colours, hostile text
+
+
+@pytest.mark.skipif("AXE_CORE" not in os.environ, reason="AXE_CORE must name axe.min.js of the npm package axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_objection(browser, page, scheme) -> None:
+    browser.scheme(scheme)
+    for tab in ("tokens", "scores", "answers", "details"):
+        view(browser, page, f"tab={tab}")
+        browser.run(Path(os.environ["AXE_CORE"]).read_text(encoding="utf-8") + "; window.axe = axe")
+        browser.run("axe.run().then(({ violations }) => { window.objections = violations.map(({ id }) => id) })")
+        wait(lambda: browser.run("return window.objections ?? null") is not None)
+        assert browser.run("return window.objections") == [], tab
 
 
 @pytest.mark.parametrize("width", [390, 1400, 1920])

@@ -442,6 +442,7 @@ const open = async () => {
     refresh();
   });
   document.documentElement.dataset.tokens = "ready";
+  performance.mark("ready");
 };
 if (tokens) open();
 else {
