@@ -25,7 +25,7 @@ PYTHON = {
     "head": Room(1906, 1900),
     "data": Room(1676, 1900),
     "train": Room(3250, 2500),
-    "evaluate": Room(3858, 2900),
+    "evaluate": Room(3833, 2900),
     "grading": Room(2863, 2400),
     "tokens": Room(1708, 1300),
     "audit": Room(427, 400),
