@@ -33,30 +33,24 @@ def solve(problem: Problem) -> Solution:
             matmuls.add_rows(problem, chunk, weights[-1], rows, keeps[-1])
         del chunk  # before the next one is made
     tokens, weights_T, kept_T = joined(chunks), torch.cat(weights), torch.cat(keeps)
-    kept = int(kept_T.sum())
     if problem.wants_gradient:
-        kept += _revive(problem, matmuls, tokens, weights_T, kept_T)
+        # rows that were skipped chunk by chunk, but that hold too much of the batch's mass together
+        wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
+        for rows_R in (wanted_T & ~kept_T).nonzero().flatten().split(matmuls.chunk_rows):
+            chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows_R]), problem.labels_T[rows_R])
+            matmuls.add_rows(problem, chunk, weights_T[rows_R], rows_R, torch.ones_like(rows_R, dtype=torch.bool))
+        kept_T |= wanted_T
     gradients = (matmuls.grad_weight_VH, matmuls.grad_bias_V)
     grad_weight_VH, grad_bias_V = (None if one is None else one.to(problem.weight_VH.dtype) for one in gradients)
     return Solution(
         tokens=tokens,
         weights=weights_T,
-        kept=kept,
+        kept=int(kept_T.sum()),
         finite=all_finite(problem, tokens, weights_T),
         grad_hidden_TH=matmuls.grad_hidden_TH,
         grad_weight_VH=grad_weight_VH,
         grad_bias_V=grad_bias_V,
     )
-
-
-def _revive(problem: Problem, matmuls: Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor) -> int:
-    """Run the rows that the chunk by chunk threshold skipped, but that hold too much of the batch's mass."""
-    wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
-    revived = (wanted_T & ~kept_T).nonzero().flatten()
-    for rows in revived.split(matmuls.chunk_rows):
-        chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows]), problem.labels_T[rows])
-        matmuls.add_rows(problem, chunk, weights_T[rows], rows, torch.ones_like(rows, dtype=torch.bool))
-    return len(revived)
 
 
 @dataclass

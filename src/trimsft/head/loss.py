@@ -126,17 +126,13 @@ def linear_cross_entropy(
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
         softcap: z becomes softcap * tanh(z / softcap), after scaling.
-        skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
-            they would matter, or, on CUDA, so few that leaving them out saves no time; 0 is exact. By default 1e-8 for
-            objectives that trim, such as TrimSFT: less than an optimizer notices; 0 for all others.
+        skip_below: rows with |w|*(1-p) below it get no backward pass, unless they are so many that they would matter
+            or so few that it saves no time; 0 is exact. By default 1e-8 for objectives that trim, 0 for all others.
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
-        low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again; for
-            TrimSFT a fourth to three fifths of the memory, up to a fourth more time. False keeps all of them. None
-            keeps as many as have room (`trimsft.head.memory`): all of them on a device that is nearly empty, otherwise
-            so many that the peak of a training step is within 2 % of TRL's. Gradients differ by rounding alone.
+        low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again, False
+            keeps all of them, None as many as have room (`trimsft.head.memory`). Gradients differ by rounding alone.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
-        trained: `TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden states were
-            computed, so that the host need not wait for them to learn how many labels there are.
+        trained: `TrainedRows` of the same labels, made before the hidden states were computed.
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:  # as torch.nn.functional.linear does
@@ -219,15 +215,9 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "linear_cross_entropy computes its gradients in the forward pass and cannot be differentiated "
-                "twice (create_graph=True); use backend='reference' for that"
-            )
+            raise RuntimeError("the loss cannot be differentiated twice (create_graph=True) but by backend='reference'")
         if ctx.gradients is None:
-            raise RuntimeError(
-                "the gradients of this linear_cross_entropy were already used: a second backward pass "
-                "(retain_graph=True) needs a second call, or backend='reference'"
-            )
+            raise RuntimeError("the gradients were already used; a second backward pass needs a second call")
         gradients, ctx.gradients = ctx.gradients, None
         factor = grad_loss if ctx.late_divisor is None else grad_loss / ctx.late_divisor
         for gradient in gradients:
@@ -246,10 +236,8 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
     finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
     if not finite.all():
         rows = (~finite).nonzero().flatten()
-        raise FloatingPointError(
-            f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
-            "look for NaN or inf in the hidden states, the head's weight or a diverged step"
-        )
+        places = f"{len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])})"
+        raise FloatingPointError(f"non-finite logits at {places}; look for NaN or inf in the hidden states or the head")
     if problem.token_weights_T is not None and not torch.isfinite(problem.token_weights_T).all():
         raise ValueError("token_weights: must be finite at every trained token")
     raise FloatingPointError(f"objective {problem.objective!r} returned a weight that is not finite")

@@ -20,8 +20,6 @@ from trimsft.objectives import SFT, TokenStats
 
 _BLOCK = 256  # neighbours of which only the largest is looked at first, in the search for alternatives
 
-Backend = Literal["auto", "torch", "triton"]
-
 
 @dataclass(frozen=True)
 class TokenStatistics:
@@ -44,7 +42,7 @@ def token_statistics(
     logit_scale: float = 1.0,
     softcap: float | None = None,
     top: int = 0,
-    backend: Backend = "auto",
+    backend: Literal["auto", "torch", "triton"] = "auto",
 ) -> TokenStatistics:
     """Return statistics of every label, from logits softcap * tanh(logit_scale * (hidden @ weight.T + bias) / softcap).
 

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from trimsft.head.problem import Problem, copy_to_host
-from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
+from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, TokenStats
 
 LOG2E = tl.constexpr(1.4426950408889634)
 MAX_TIES = tl.constexpr(8)
@@ -351,6 +351,9 @@ def find_trained(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.cons
 
 # ---- launches
 
+NAMES: dict[type, str] = {**{kind: name for name, kind in PAPER_OBJECTIVES.items()}, AutoTrim: "auto-trim"}
+"""Objectives that the kernel `row_statistics` computes itself, as it calls them; any other is a "function"."""
+
 
 class Ledger(NamedTuple):
     """Counts and sums over the rows so far, in the order in which the kernel `claim_slots` has them."""
@@ -364,8 +367,7 @@ class Ledger(NamedTuple):
     divisor: float  # the normalizer, read with the others so that it costs no wait of its own
 
     @property
-    def is_sound(self) -> bool:
-        """Return whether every row is finite, and the normalizer a number above 0."""
+    def is_sound(self) -> bool:  # every row is finite, and the normalizer a number above 0
         return not self.broken and 0 < self.divisor < float("inf")
 
 
@@ -394,9 +396,13 @@ class RowRecords:
         self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them
         if problem.with_rank:
             self.rank_and_norm = (torch.empty_like(self.slots_T), torch.empty_like(self.weights_T))
-        self._ledger = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
-        self._ledger[-1:] = problem.divisor
-        self._objective, self._parameters = _as_kernel(problem.objective)
+        self.counts = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
+        self.counts[-1:] = problem.divisor
+        self._objective = NAMES.get(type(problem.objective), "function")
+        parameters = () if self._objective == "function" else astuple(problem.objective)  # type: ignore[call-overload]
+        first, second, *_ = (*map(float, parameters), 0.0, 0.0)
+        # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
+        self._parameters = (first, max(second, torch.finfo(torch.float32).tiny))
         self._normalizer = problem.early_divisor
         self._compiled: dict[Any, Any] = {}
 
@@ -427,26 +433,18 @@ class RowRecords:
         """Number the rows worth a backward pass, after those of earlier calls, and count them in the ledger."""
         self._launch(
             claim_slots, (1, 1, 1),
-            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self._ledger,
+            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.counts,
             rows.start, rows.stop, skip_below, capacity, min(8192, triton.next_power_of_2(block)),
         )  # fmt: skip
 
     def ledger(self) -> Callable[[], Ledger]:
         """Start to copy the counts so far; the function returned waits for that."""
-        numbers = copy_to_host(self._ledger)
+        numbers = copy_to_host(self.counts)
         return lambda: Ledger(*numbers())
 
-    def forget_slots(self) -> None:
-        """Count from the first row on again."""
-        self._ledger[:-1].zero_()
-
-    def picked(self, rows_K: Tensor) -> Rows:
-        """Return some rows, each with a slot of its own."""
-        places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
-        return Rows(self.tokens[rows_K], self.weights_T[rows_K], self.problem.labels_T[rows_K], places_K)
-
-    def all(self, slots_T: Tensor) -> Rows:
-        return Rows(self.tokens, self.weights_T, self.problem.labels_T, slots_T)
+    def rows(self, slots: Tensor, chosen: slice | Tensor = slice(None)) -> Rows:
+        """Return some of the rows, by default all, with the slot of each."""
+        return Rows(self.tokens[chosen], self.weights_T[chosen], self.problem.labels_T[chosen], slots)
 
     def logit_gradients(
         self, logits_KS: Tensor, rows: Rows, out: Tensor, *, first_row: int = 0, first_column: int = 0
@@ -473,13 +471,3 @@ class RowRecords:
             self._compiled[kernel] = kernel[grid](*arguments, num_warps=8)
         else:
             compiled[grid](*arguments)
-
-
-def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
-    """Return name and parameters of an objective that the kernel computes itself; "function" for any other."""
-    for name, kind in {**PAPER_OBJECTIVES, "auto-trim": AutoTrim}.items():
-        if type(objective) is kind:
-            first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
-            # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
-            return name, (first, max(second, torch.finfo(torch.float32).tiny))
-    return "function", (0.0, 0.0)

@@ -40,10 +40,7 @@ CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the 
 def solve(problem: Problem) -> Solution:
     """Solve a problem at once, in parts, or with as little memory as can be, whichever has room."""
     if problem.low_memory is None and problem.wants_gradient:
-        room = room_for_logit_gradients(
-            problem.hidden_TH, problem.weight_VH, problem.wants_weight, skips=problem.skip_below > 0
-        )
-        problem = replace(problem, buffer_bytes=room)
+        problem = replace(problem, buffer_bytes=room_for_logit_gradients(problem))
     in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
@@ -73,13 +70,17 @@ class Solver:
         self.buffer_BV: Tensor | None = None
         self.grad_hidden_TH: Tensor | None = None
         self.grad_weight_VH: Tensor | None = None
-        self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32) if problem.wants_bias else None
         # the first matmul starts before everything else is made ready
         self.space_CV = self._chunk_space()
         self.chunk_rows = self.space_CV.shape[0]
-        self.chunks = self._cut_into_chunks()
+        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
+        if stops and self.wants_buffer and problem.skip_below > 0:
+            # two share the first space, so that the device works while the host learns of the first
+            stops = [self.chunk_rows // 2, *stops]
+        self.chunks = [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
         self.launched = 0  # chunks whose logits are under way
         self._chunk_logits(0)
+        self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32) if problem.wants_bias else None
         self.records = RowRecords(problem)
 
     def run(self) -> Solution:
@@ -110,7 +111,7 @@ class Solver:
 
     def _forward(self) -> Callable[[], Ledger]:
         """Return a function that waits for what was counted."""
-        ledger = None
+        ledger, everything = None, self.records.rows(self.records.slots_T)
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
             logits_CV = self._space_of(number) if number < self.launched else self._chunk_logits(number)
@@ -126,7 +127,6 @@ class Solver:
                 if rows.stop == self.T:
                     ledger = self.records.ledger()
             if self.buffer_BV is not None:
-                everything = self.records.all(self.records.slots_T)
                 self.records.logit_gradients(logits_CV, everything, self.buffer_BV, first_row=rows.start)
             if rows.stop == self.T:
                 break
@@ -137,13 +137,6 @@ class Solver:
         del self.space_CV
         return ledger
 
-    def _cut_into_chunks(self) -> list[slice]:
-        """Return the chunks; two share the first space, so that the device works while the host learns of the first."""
-        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
-        if stops and self.wants_buffer and self.problem.skip_below > 0:
-            stops = [self.chunk_rows // 2, *stops]
-        return [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
-
     def _space_of(self, number: int) -> Tensor:
         """Return the place for the logits of a chunk."""
         rows = self.chunks[number]
@@ -153,6 +146,7 @@ class Solver:
         return self.space_CV[first : first + rows.stop - rows.start]
 
     def _chunk_logits(self, number: int) -> Tensor:
+        """Start to compute the logits of a chunk."""
         logits_CV = self._space_of(number)
         self._logits(self.hidden_TH[self.chunks[number]], slice(0, self.V), logits_CV)
         self.launched = number + 1
@@ -230,7 +224,7 @@ class Solver:
 
     def _claim_again(self, seen: int) -> int:
         """Return how many of the rows seen are kept with the threshold as it is now."""
-        self.records.forget_slots()
+        self.records.counts[:-1].zero_()
         self._claim_slots(slice(0, seen))
         return seen if self.skip_below == 0 else int(self.records.ledger()().kept)
 
@@ -260,10 +254,8 @@ class Solver:
             if self.problem.wants_hidden:
                 self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
                 if buffered < self.T:
-                    whole_TH = torch.zeros_like(self.hidden_TH)
-                    self.grad_hidden_TH = whole_TH.index_copy_(
-                        0, self.records.row_of_slot_T[:buffered], self.grad_hidden_TH
-                    )
+                    rows_K, whole_TH = self.records.row_of_slot_T[:buffered], torch.zeros_like(self.hidden_TH)
+                    self.grad_hidden_TH = whole_TH.index_copy_(0, rows_K, self.grad_hidden_TH)
             self._add_to_bias(grad_KV, slice(0, self.V))
             del grad_KV
         elif self.grad_weight_VH is not None and rest.shape[0] == 0:
@@ -275,7 +267,9 @@ class Solver:
             self._backward_recomputed(rest, onto_buffered=buffered > 0)
 
     def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
-        hidden_KH, picked = self.hidden_TH[rows_K], self.records.picked(rows_K)
+        hidden_KH = self.hidden_TH[rows_K]
+        places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
+        picked = self.records.rows(places_K, rows_K)
         sum_KH = torch.zeros_like(hidden_KH, dtype=torch.float32)
         # slices of about SLICE_BYTES, as even as alignment allows
         slices = triton.cdiv(self.V, max(1024, SLICE_BYTES // (len(rows_K) * self.hidden_TH.itemsize)))
@@ -323,7 +317,7 @@ class InParts(Solver):
     def run(self) -> Solution:
         problem, weight_VH = self.problem, self.weight_VH
         places_T = torch.arange(self.T, dtype=torch.int32, device=weight_VH.device) % self.chunk_rows
-        everything = self.records.all(places_T)
+        everything = self.records.rows(places_T)
         sum_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if problem.wants_weight else None
         if problem.wants_hidden:
             self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
