@@ -108,7 +108,7 @@ class Solver:
         return self._solution(kept=buffered + rest.shape[0], finite=True)
 
     def _forward(self) -> Callable[[], Ledger]:
-        """Find statistics and weights, and logit gradients of rows that fit the buffer; return what waits for counts."""
+        """Find statistics, weights, and gradients of rows that fit the buffer; return what waits for the counts."""
         ledger, everything = None, self.records.rows(self.records.slots_T)
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
