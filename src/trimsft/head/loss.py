@@ -207,7 +207,7 @@ class _Fused(torch.autograd.Function):
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
         ctx.gradients = (grad_hidden_NH, solution.grad_weight_VH, solution.grad_bias_V)
         divisor = problem.divisor
-        ctx.late_divisor = divisor / problem.early_divisor if problem.divides_late else None
+        ctx.late_divisor = divisor / problem.early_divisor if hidden_NH.dtype == torch.float16 else None
         loss = torch.dot(solution.weights, solution.tokens.nll).to(divisor.dtype) / divisor
         return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
 
