@@ -60,9 +60,7 @@ def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) ->
     require_clean(call(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes"), folder)
 
 
-@pytest.mark.parametrize(
-    "launcher", [("torch.distributed.run", "--nproc_per_node", "2"), ("accelerate.commands.launch", "--cpu")]
-)
+@pytest.mark.parametrize("launcher", [("torch.distributed.run", "--nproc_per_node", "2")])
 def test_launched_ranks_import_nothing_from_it(launcher: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
     (tmp_path / "trimsft").write_text(LAUNCH)
     require_clean(call(folder, str(tmp_path / "trimsft"), "-m", *launcher, *STEP), folder)

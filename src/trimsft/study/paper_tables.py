@@ -127,7 +127,7 @@ def contradictions(labels: Sequence[str]) -> list[str]:
 
 def weights(table: TokenTable, about: str) -> Records:
     """High-Weight and R_eff over the paper's grid."""
-    theirs = {row.setting: row for row in paper.weight_diagnostics()}
+    theirs = {row.setting: row for row in paper.rows("weight_diagnostics")}
     one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
     ours: dict[Setting | None, dict[str, Interval]] = dict(weight_intervals(table).items())
     ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
@@ -145,7 +145,7 @@ def weights(table: TokenTable, about: str) -> Records:
 
 def masses(table: TokenTable, about: str) -> Records:
     """Gradient mass by region for TrimSFT and its halves."""
-    theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
+    theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
     rows: list[Row] = []
     for (setting, objective), ours in mass_intervals(table).items():
         row: Row = {"objective": objective, **setting._asdict()}
@@ -158,7 +158,7 @@ def masses(table: TokenTable, about: str) -> Records:
 
 def categories(table: TokenTable, about: str) -> Records:
     """Token categories at the paper's setting."""
-    theirs = {row.category: row for row in paper.token_categories()}
+    theirs = {row.category: row for row in paper.rows("token_categories")}
     rows: list[Row] = []
     counts = np.bincount(table["category"], minlength=len(CATEGORIES))
     for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
