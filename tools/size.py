@@ -24,7 +24,7 @@ PYTHON = {
     "objectives": Room(581, 800),
     "head": Room(1900, 1900),
     "data": Room(1676, 1900),
-    "train": Room(3250, 2500),
+    "train": Room(3246, 2500),
     "evaluate": Room(3833, 2900),
     "grading": Room(2851, 2400),
     "tokens": Room(1708, 1300),
