@@ -26,7 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, one_line
+from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
@@ -295,6 +295,8 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
 
 
 def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:
+    if not any(beside.glob("*.safetensors")):  # of DeepSpeed, unless it gathers them
+        raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         for path in beside.iterdir():
