@@ -95,10 +95,10 @@ def test_a_draw_depends_on_its_own_seed_and_step_only() -> None:
 
 def greedy_tokens(request: Request) -> list[int]:
     """What the model prefers, one token after the other, without `generate`."""
-    model, ids = make_model(), list(request.tokens or ())
+    model, ids = make_model(), list(request.tokens)
     for _ in range(request.sampling.max_tokens):
         ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
-    return ids[len(request.tokens or ()) :]
+    return ids[len(request.tokens) :]
 
 
 def test_greedy_is_what_the_model_prefers() -> None:

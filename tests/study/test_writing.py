@@ -30,7 +30,7 @@ WORDS = ("1", "2", " =", " so", " x")
 def _quick(monkeypatch, request):
     """Figures without pictures and pages without content, which take longest; one test has the real ones."""
 
-    def write_title(path, runs, *, title, objectives):
+    def write_title(path, runs, *, title):
         path.write_text(title)
         return path
 

@@ -108,7 +108,7 @@ def capped(tmp_path: Path) -> Path:
 def load(folder: Path, attention: str | None = None) -> Any:
     settings = TrimSFTConfig(str(folder / "run"), use_cpu=True, bf16=False, report_to="none")
     settings.model_init_kwargs = {"attn_implementation": attention, "dtype": "float32"}
-    return load_base(str(folder), settings)[0]
+    return load_base(str(folder), settings)
 
 
 def logits(model: Any) -> torch.Tensor:

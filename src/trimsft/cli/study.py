@@ -64,7 +64,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run objectives --objective dft --objective my_module:Mine
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
     for line in command.study_notes(settings):
@@ -150,7 +149,7 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     if outcome.swept is None:
         return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
     said = [*conclusions(outcome.swept), *outcome.notes, *lines]
-    return Output(outcome.as_dict(), [sweep_table(outcome.swept, brief=True)], said, outcome.failures())
+    return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 
 def _lines(plan: StudyPlan, most: int = 30) -> list[str]:

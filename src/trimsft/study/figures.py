@@ -1,10 +1,9 @@
 """The figures of a study: the paper's own, drawn from our results."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trimsft.evaluate.compare import AVERAGE
-from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.score_figures import ablation_curves, score_dots
@@ -12,7 +11,7 @@ from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
 from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
-from trimsft.study.results import Summaries, in_common, labels_of
+from trimsft.study.results import Summaries, in_common
 from trimsft.tokens.table import TokenTable
 
 
@@ -29,14 +28,6 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
         elif study == "ablation":
             drawn |= _ablation(summaries, model, samples, end)
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
-
-
-def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
-    """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
-    labels = labels_of(setting for setting in settings if not setting.is_base)
-    drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
-    made = {label: make_objective(name) for label, name in drawn.items()}
-    return figures.weight_curves({"": made}).save(folder / "weights.svg")
 
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:

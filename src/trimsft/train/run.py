@@ -36,7 +36,7 @@ from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_
 from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
 from trimsft.train.telemetry import LogEarly
-from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
+from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")
 
@@ -232,19 +232,17 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         set_seed(args.seed)
     tokenizer = by_main(lambda: load_tokenizer(settings), everywhere=True)
     train, test = by_main(lambda: load_data(settings, tokenizer), everywhere=True)
+    given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
+    given["revision"] = model.model_revision  # as `trl sft` puts it together
+    args.model_init_kwargs = given | (args.model_init_kwargs or {})
     with refusing():
-        given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
-        given["revision"] = model.model_revision  # as `trl sft` puts it together
-        args.model_init_kwargs = given | (args.model_init_kwargs or {})
-        loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
-        args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
-        by_main(lambda: require_whole(loaded, report, model.model_name_or_path))
         return TrimSFTTrainer(
-            loaded,
+            model.model_name_or_path,
             args,
             train_dataset=train,
             eval_dataset=test,
             processing_class=tokenizer,
+            quantization_config=get_quantization_config(model),
             peft_config=get_peft_config(model),
         )
 

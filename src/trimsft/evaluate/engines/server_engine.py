@@ -164,7 +164,7 @@ class ServerEngine:
             body |= {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens)}
             body |= {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
         path = "/v1/completions"
-        if self.takes_all and request.tokens is not None:
+        if self.takes_all and request.tokens:
             body["prompt"] = list(request.tokens)
         elif request.messages is not None:
             path, body["messages"] = "/v1/chat/completions", [dict(message) for message in request.messages]

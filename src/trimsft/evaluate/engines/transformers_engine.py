@@ -84,13 +84,13 @@ class TransformersEngine:
 
         known = self.model.get_input_embeddings().num_embeddings
         for index, request in enumerate(requests):
-            tokens = self._tokens(request)
+            tokens = request.tokens
             if not tokens:
                 raise EngineError(f"the prompt of request {index} has no tokens", field="model")
             if not 0 <= min(tokens) <= max(tokens) < known:
                 problem = f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}"
                 raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
-        require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
+        require_room(requests, count_positions(self.model.config.get_text_config()))
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
@@ -122,20 +122,19 @@ class TransformersEngine:
         """Take from the group what it completes."""
         import torch
 
-        from trimsft.evaluate.slots.decoder import Job, SlotDecoder
+        from trimsft.evaluate.slots.decoder import SlotDecoder
 
         sampling = next(iter(group.values())).sampling
-        jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
         is_over = partial(self._says, sampling.stop) if sampling.stop else None
-        while jobs:
-            longest = max(len(job.prompt) for job in jobs.values())
-            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
+        while group:
+            longest = max(len(request.tokens) for request in group.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(group))
             sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
             try:
                 decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
-                for index, row in decoder.run(list(jobs.values()), is_over, look_back):
-                    del jobs[index], group[index]
+                for index, row in decoder.run(group, is_over, look_back):
+                    del group[index]
                     yield self._completion(index, row, sampling)
             except torch.OutOfMemoryError:
                 self._halve(rows, longest, sampling)
@@ -144,13 +143,13 @@ class TransformersEngine:
         """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
         import torch
 
-        waiting = sorted(group.items(), key=lambda item: -len(self._tokens(item[1])))
+        waiting = sorted(group.items(), key=lambda item: -len(item[1].tokens))
         while waiting:
-            sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
+            sampling, longest = waiting[0][1].sampling, len(waiting[0][1].tokens)
             rows = self._rows_that_fit(longest, sampling.max_tokens)
             if self.model.config.model_type in ROWS_CHANGE_EACH_OTHER:
                 rows = 1
-            batch = [item for item in waiting[:rows] if len(self._tokens(item[1])) == longest]
+            batch = [item for item in waiting[:rows] if len(item[1].tokens) == longest]
             try:
                 texts = self._generate([request for _, request in batch])
             except torch.OutOfMemoryError:
@@ -169,7 +168,7 @@ class TransformersEngine:
         from trimsft.evaluate.engines.drawing import Drawer
 
         sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
-        ids = torch.tensor([list(self._tokens(request)) for request in requests], device=self.model.device)
+        ids = torch.tensor([list(request.tokens) for request in requests], device=self.model.device)
         width = ids.shape[1]
         drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], self.model.device)
 
@@ -229,9 +228,6 @@ class TransformersEngine:
     def _stops(self, sampling: Sampling) -> list[int]:
         own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
         return list(dict.fromkeys([*own, *self._model_eos, *sampling.stop_tokens]))
-
-    def _tokens(self, request: Request) -> Sequence[int]:
-        return self.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
         """Guess from the size of the cache; running out of memory halves it."""
