@@ -220,7 +220,7 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.hub_model_id = _hub_name(run, args)
+    args.hub_model_id = args.hub_model_id or run.path.resolve().name
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
@@ -313,13 +313,10 @@ def _push(run: RunDirectory, settings: Settings) -> None:
         return
     api = HfApi(token=args.hub_token)
     try:
-        name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
+        name = args.hub_model_id or run.path.resolve().name
+        name = api.create_repo(name, private=args.hub_private_repo, exist_ok=True).repo_id
         api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
     except (HfHubHTTPError, OSError) as error:
         raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
     run.write_manifest(pushed=name)
     logger.warning("pushed to %s", name)
-
-
-def _hub_name(run: RunDirectory, args: Any) -> str:
-    return args.hub_model_id or run.path.resolve().name
