@@ -149,7 +149,7 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     if outcome.swept is None:
         return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
     said = [*conclusions(outcome.swept), *outcome.notes, *lines]
-    return Output(outcome.as_dict(), [sweep_table(outcome.swept, brief=True)], said, outcome.failures())
+    return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 
 def _lines(plan: StudyPlan, most: int = 30) -> list[str]:
