@@ -5,7 +5,8 @@ audit/
   tokens.parquet    the token table of the data under the model as it was given
   folds/1/ ...      a run directory for each training, with the token table of the rows that it has not seen
   suspects.jsonl    {"row": 4, "place": "train.jsonl, line 5", "start": 16, "end": 18, "text": "13", "expected": "12",
-                     "gap_before": -9.2, "gap_after": -7.5, "score": 7.5, "left": "7 + 5 = ", "right": ".\\nStep 2"}
+                     "gap_before": -9.2, "gap_after": -7.5, "score": 7.5, "left": "7 + 5 = ", "right": ".\\nStep 2",
+                     "problem": "Begin with 7. Add 5. ..."}
   flagged.jsonl     the data, each row with the field "audit"
 
 The data is read and never written. Nothing heavy is imported before an audit begins.
@@ -75,12 +76,15 @@ class Suspect:
     start: int  # characters of the solution, or of the trained text of another form; at the end of it the span is empty
     end: int
     text: str
-    expected: str  # what the model would have written: the span up to its worst token, then the model's own choice
+    expected: str
+    """The right result where the span is that of a wrong step such as 7 + 5 = 13; else what the model would have
+    written: the span up to its worst token, then the model's own choice."""
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
     score: float  # of the worst token, see `trimsft.audit.suspects`
     left: str  # what stands before the span, a few words of it
     right: str
+    problem: str = ""  # of the row, where it has one
 
 
 class AuditFolder(RunDirectory):
