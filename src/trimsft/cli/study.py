@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output, program_name
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, program_name
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.runs.secrets import hide_secrets
@@ -66,8 +66,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
-    for line in command.study_notes(settings):
-        note(line)
     if dry_run:
         plan = plan_study(settings)
         return Output({"studies": [study.name for study in settings.studies()], **plan.as_dict()}, lines=_lines(plan))

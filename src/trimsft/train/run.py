@@ -26,7 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, one_line
+from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
@@ -220,7 +220,7 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.hub_model_id = _hub_name(run, args)
+    args.hub_model_id = args.hub_model_id or run.path.resolve().name
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
@@ -295,6 +295,8 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
 
 
 def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:
+    if not any(beside.glob("*.safetensors")):  # of DeepSpeed, unless it gathers them
+        raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         for path in beside.iterdir():
@@ -311,13 +313,10 @@ def _push(run: RunDirectory, settings: Settings) -> None:
         return
     api = HfApi(token=args.hub_token)
     try:
-        name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
+        name = args.hub_model_id or run.path.resolve().name
+        name = api.create_repo(name, private=args.hub_private_repo, exist_ok=True).repo_id
         api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
     except (HfHubHTTPError, OSError) as error:
         raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
     run.write_manifest(pushed=name)
     logger.warning("pushed to %s", name)
-
-
-def _hub_name(run: RunDirectory, args: Any) -> str:
-    return args.hub_model_id or run.path.resolve().name
