@@ -206,7 +206,7 @@ def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_answers_of_chats_are_judged_and_found_again(training, chatty, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "chats.jsonl", CHATS)
-    result = audit(quick(data, chatty, threshold=LOW, training=training, assistant_only_loss=True))
+    result = audit(quick(data, chatty, threshold=LOW, training=training, train_on="assistant"))
     flagged = lines(result.folder.flagged_path)
     assert [{name: row[name] for name in ("conversations", "id")} for row in flagged] == CHATS
     assert result.flagged == list(range(len(CHATS))) and result.suspects[0].place.startswith("chats.jsonl, line ")

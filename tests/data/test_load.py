@@ -219,7 +219,9 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypat
 
 @pytest.mark.parametrize("row", TRL_ROWS, ids=lambda row: next(iter(row)))
 def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
-    train, test = load_training_data(local(tmp_path, [row, row]), make_tokenizer(), with_eval=False)
+    train, test = load_rows(local(tmp_path, [row, row])), None
+    if "messages" not in row:  # whose turns are chosen
+        train, test = load_training_data(local(tmp_path, [row, row]), make_tokenizer(), with_eval=False)
     assert (train.to_list(), test) == ([row, row], None)
     train.select([0]).to_parquet(tmp_path / "more.parquet")
     assert load_rows(DataConfig(dataset_name=str(tmp_path))).to_list() == [row] * 3

@@ -1,12 +1,12 @@
-"""Rows as tokens: prompt and completion tokenised apart, the completion trained, eos included, then truncated.
+"""From rows to tokens, labels and weights: prompt and completion tokenised apart, the prompt masked, one eos behind.
 
-    problem             What is 1+1?
-    solution            It is \\boxed{2}.
-    input_ids           prompt tokens | It     is     \\boxed{2}. <eos>
-    labels              -100 ... -100 | It     is     \\boxed{2}. <eos>
+    {"problem": "1+1?", "solution": "It is \\\\boxed{2}.", "weight": 0.5}
+    input_ids           ... problem ... assistant | It     is     \\\\boxed{2}. <eos>
+    labels              -100 ... -100             | It     is     \\\\boxed{2}. <eos>
+    token_weights       0.0 ... 0.0               | 0.5    0.5    0.5         0.5
 
 Rows in a form of TRL's are tokenised by `trimsft.data.chat`. Training, the token table and evaluation all go through
-these functions. Nothing heavy is imported before they are called.
+these functions. A weight of 0 is the same as not trained. Nothing heavy is imported before they are called.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.data.chat import TrlEncoder
-from trimsft.data.formats import FORMS, PAIR, as_known_rows, find_form, is_nothing
+from trimsft.data.chat import TrlEncoder, Weights, check_chats
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
 from trimsft.data.load import DataConfig, is_text, load_rows, log
 from trimsft.data.overlap import find_overlap, read_benchmarks
-from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, counted
+from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, TrainOn, choose_template
+from trimsft.data.weights import RowText, Rule, Turn, as_weight, parse_weights
+from trimsft.errors import DataError, UsageError, counted
 from trimsft.models import load_tokenizer as load_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+TOKEN_WEIGHTS = "token_weights"
+"""The column of tokenised rows by which the weights of the objective are multiplied."""
 
 
 # ---- problems and solutions
@@ -68,17 +72,19 @@ def encode_pairs(
 
     A completion is what is trained: the tokens of a solution and one eos, whether or not the text ends in one.
     """
-    eos, eos_id = tokenizer.eos_token, tokenizer.eos_token_id
+    eos_id = tokenizer.eos_token_id
     if eos_id is None:
         raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer", hint="set one")
-    bare = []
-    for solution in solutions:
-        while solution.rstrip().endswith(eos):
-            solution = solution.rstrip().removesuffix(eos)
-        bare.append(solution)
+    bare = [_without_eos(solution, tokenizer.eos_token) for solution in solutions]
     prompts = encode_prompts(problems, tokenizer, template)
     # eos as an id: in text, a tokenizer might split it or swallow spaces around it
     return [(prompt, [*ids, eos_id]) for prompt, ids in zip(prompts, encode_texts(bare, tokenizer), strict=True)]
+
+
+def _without_eos(solution: str, eos: str) -> str:
+    while solution.rstrip().endswith(eos):
+        solution = solution.rstrip().removesuffix(eos)
+    return solution
 
 
 # ---- rows of any form, truncated
@@ -104,9 +110,10 @@ class Example:
     nothing predicts that one."""
     completion: list[int]
     """From the first token that is trained on."""
+    weights: Weights
+    """The weight of each token of `completion` by the data; turns of the user in between have 0, as context has."""
     cut: int = 0  # tokens lost to the maximum length
     skipped: int = 0  # tokens of the whole completion that stand before `completion`
-    masked: tuple[int, ...] = ()  # places in `completion` that are context, too: turns of the user
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
@@ -114,7 +121,7 @@ class Example:
     @property
     def trained(self) -> NDArray[np.int64]:
         """The places in `completion` that are trained."""
-        return np.delete(np.arange(len(self.completion)), list(self.masked))
+        return np.flatnonzero(self.weights)
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -124,44 +131,62 @@ class Example:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes examples of rows, with the tokens that training on them sees."""
+    """Makes tokens and weights of rows, those that training on them sees."""
 
     tokenizer: Any
     template: PromptTemplate | None  # of problems and solutions; TRL's forms need none
     max_length: int | None = None
     keep: Keep = "start"
-    assistant_only_loss: bool = False
+    train_on: TrainOn = "all"
     completion_only_loss: bool | None = None
+    rules: tuple[Rule, ...] = ()
 
     @cached_property
     def others(self) -> TrlEncoder:
         """The encoder of rows in TRL's forms."""
-        return TrlEncoder(self.tokenizer, self.assistant_only_loss, self.completion_only_loss)
+        return TrlEncoder(self.tokenizer, self.train_on, self.completion_only_loss, self.rules)
 
-    def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
-        """Return the rows as tokens; `first` is the number of the first of them."""
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], Weights]]:
+        """Return the tokens of rows, at full length, and the weight of each."""
         if self.template is None:
-            return [self._truncated(first + at, *self.others.encode(row)) for at, row in enumerate(rows)]
+            return [self.others.encode(row) for row in rows]
         problems, solutions = ([row[name] for row in rows] for name in FORMS[PAIR])
+        pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
         return [
-            self._truncated(first + at, prompt + completion, [False] * len(prompt) + [True] * len(completion))
-            for at, (prompt, completion) in enumerate(encode_pairs(problems, solutions, self.tokenizer, self.template))
+            (prompt + completion, self._weights_of_pair(row, prompt, completion))
+            for row, (prompt, completion) in zip(rows, pairs, strict=True)
         ]
 
-    def _truncated(self, number: int, ids: list[int], is_trained: list[bool]) -> Example:
-        trained = np.flatnonzero(is_trained)
+    def _weights_of_pair(self, row: Mapping[str, Any], prompt: list[int], completion: list[int]) -> Weights:
+        weights = np.repeat([0.0, 1.0], [len(prompt), len(completion)])
+        if self.rules and self.template is not None:
+            parts = [self.template.render([row["problem"]])[0], _without_eos(row["solution"], self.tokenizer.eos_token)]
+            offsets = self.tokenizer(parts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            asked, answered = ([end for _, end in one] for one in offsets)
+            start, end = len(parts[0]), len(parts[0]) + len(parts[1])
+            begins = [0] * (len(prompt) - len(asked))  # bos
+            ends = np.array([*begins, *asked, *(start + one for one in answered), end], dtype=np.int64)
+            text = RowText("".join(parts), ends, [Turn("prompt", 0, start), Turn("completion", start, end)])
+            weights = self.others.apply_rules(text, weights > 0, weights)
+        return weights * as_weight(row.get(WEIGHT), WEIGHT)
+
+    def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
+        """Return the rows as tokens, truncated; `first` is the number of the first of them."""
+        return [self._truncated(first + at, *encoded) for at, encoded in enumerate(self.encode(rows))]
+
+    def _truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
+        trained = np.flatnonzero(weights)
         low, high = map(int, kept_window(len(ids), self.max_length, self.keep))
         # the first token that is left is predicted by nothing
         left = trained[(trained > low) & (trained < high)]
         start = int(left[0]) if len(left) else high
-        masked = np.setdiff1d(np.arange(start, high), left, assume_unique=True) - start
         return Example(
             number,
             prompt=ids[low:start],
             completion=ids[start:high],
+            weights=weights[start:high],
             cut=len(ids) - (high - low),
             skipped=max(0, start - int(trained[0])) if len(trained) else 0,
-            masked=tuple(masked.tolist()),
         )
 
 
@@ -190,61 +215,122 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) ->
 # ---- the trainer's data
 
 
-def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Dataset, Dataset | None]:
-    """Return the rows to train and to evaluate on: problems and solutions as tokens, TRL's forms as they are."""
+def load_training_data(
+    config: DataConfig,
+    tokenizer: Any,
+    *,
+    with_eval: bool,
+    assistant_only_loss: bool = False,
+    completion_only_loss: bool | None = None,
+) -> tuple[Dataset, Dataset | None]:
+    """Return the rows to train and to evaluate on, as tokens; rows without turns or weights in TRL's forms as they are.
+
+    Of messages the assistant's turns are trained, unless `train_on` says otherwise.
+    """
     # before any row is read: a wrong folder should not cost a download
     benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
-    if find_form(rows.column_names) != PAIR:
+    is_pairs = find_form(rows.column_names) == PAIR
+    if not is_pairs:
         names = ("template", "system_prompt", "benchmarks_dir")
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
+    if is_pairs:
+        config.refuse(("train_on",), "problems and solutions, whose prompts are always masked")
+        if completion_only_loss is False:
+            problem = "false has no effect on problems and solutions, whose prompts are always masked"
+            raise UsageError(problem, field="completion_only_loss", hint="remove it")
     if benchmarks is not None:
-        overlap = find_overlap(rows["problem"], benchmarks)
-        inside = sorted({row for found in overlap.values() for row in found})
-        counts = ", ".join(f"{name} {len(found):,}" for name, found in overlap.items())
-        listed = ", ".join(map(str, inside[:5])) + (", ..." if len(inside) > 5 else "")
-        told = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({counts})"
-        (log.warning if inside else log.info)("overlap: %s%s", told, f": rows {listed}" if inside else "")
-        if config.drop_overlap and len(inside) == len(rows):
-            raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-        if config.drop_overlap:
-            rows = rows.select(sorted(set(range(len(rows))) - set(inside)))
-    sets = [
-        encode(one, tokenizer, config) if find_form(one.column_names) == PAIR else one
-        for one in (rows, test_rows)
-        if one is not None
-    ]
-    return sets[0], None if test_rows is None else sets[1]
+        rows = _without_overlap(rows, benchmarks, config)
+    sets: list[Any] = []
+    for name, one in (("train", rows), ("eval", test_rows)):
+        form = None if one is None else find_form(one.column_names)
+        if one is None or form == PAIR:
+            sets.append(one if one is None else encode(one, tokenizer, config))
+            continue
+        is_chat = form in ("messages", "prompt-completion") and not isinstance(one[0].get("prompt"), str)
+        train_on = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
+        rules = parse_weights(config.weights)
+        if {"image", "images"} & set(one.column_names):
+            config.refuse(("train_on", "weights"), "rows with images")
+        elif is_chat or rules or train_on != "all" or {WEIGHT, TOKEN_WEIGHTS} & set(one.column_names):
+            encoder = Encoder(tokenizer, None, None, "start", train_on, completion_only_loss, rules)  # type: ignore[arg-type]
+            one = tokenise(one, encoder, f"{name} data")
+        sets.append(one)
+    return sets[0], sets[1]
+
+
+def _without_overlap(rows: Dataset, benchmarks: Mapping[str, Iterable[str]], config: DataConfig) -> Dataset:
+    """Count the training problems that are benchmark problems, and drop them where the settings ask for it."""
+    overlap = find_overlap(rows["problem"], benchmarks)
+    inside = sorted({row for places in overlap.values() for row in places})
+    counts = ", ".join(f"{name} {len(places):,}" for name, places in overlap.items())
+    listed = ": rows " + ", ".join(map(str, inside[:5])) + (", ..." if len(inside) > 5 else "") if inside else ""
+    level = log.warning if inside else log.info
+    level("overlap: %s of %s training problems are benchmark problems (%s)%s",
+          f"{len(inside):,}", f"{len(rows):,}", counts, listed)  # fmt: skip
+    if config.drop_overlap and len(inside) == len(rows):
+        raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
+    return rows.select(sorted(set(range(len(rows))) - set(inside))) if config.drop_overlap else rows
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
-    """Tokenise problem/solution rows to input_ids and labels, at full length: the trainer truncates."""
+    """Tokenise rows of problem and solution at full length: the trainer truncates."""
+    template = choose_template(config.template, tokenizer, config.system_prompt)
+    return tokenise(rows, Encoder(tokenizer, template, rules=parse_weights(config.weights)), "data")
+
+
+def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
+    """Return a dataset or stream of one form as input_ids and labels, and token_weights where some are not 0 or 1."""
     from datasets import Dataset, Features, List, Value
 
     from trimsft.head import IGNORED
 
-    template = choose_template(config.template, tokenizer, config.system_prompt)
+    is_stream = not isinstance(rows, Dataset)
+    columns = list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+    if encoder.template is None and not is_stream:
+        check_chats(rows.with_format(None), encoder.others, where)
+    # of a stream no row is known before
+    may_weigh = bool(is_stream or encoder.template is None or encoder.rules or WEIGHT in columns)
 
-    def as_labels(problems: list[str], solutions: list[str]) -> dict[str, list[list[int]]]:
-        pairs = encode_pairs(problems, solutions, tokenizer, template)
-        return {
-            "input_ids": [prompt + completion for prompt, completion in pairs],
-            "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
-        }
+    def as_columns(batch: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
+        names = list(batch)  # of a stream, more than its first row has
+        given = [dict(zip(names, one, strict=True)) for one in zip(*(batch[name] for name in names), strict=True)]
+        if encoder.template is None:
+            places = [f"{where}, row {number}" for number in numbers]
+            encoded = [at(place, encoder.others.encode, row) for place, row in zip(places, given, strict=True)]
+        else:
+            encoded = encoder.encode(given)
+        labels = [np.where(weights > 0, ids, IGNORED) for ids, weights in encoded]
+        made: dict[str, list[Any]] = {"input_ids": [ids for ids, _ in encoded], "labels": labels}
+        return made | ({TOKEN_WEIGHTS: [weights for _, weights in encoded]} if may_weigh else {})
 
-    options: dict[str, Any] = {}
-    if isinstance(rows, Dataset):  # the cache's key would not see that this code has changed
+    ids, options = List(Value("int32")), dict[str, Any]()
+    if not is_stream:  # the cache's key would not see that this code has changed
         options = {"load_from_cache_file": False, "desc": "Tokenising"}
-    ids = List(Value("int32"))
-    return rows.map(
-        as_labels,
-        batched=True,
-        input_columns=list(FORMS[PAIR]),
-        remove_columns=rows.column_names,
-        features=Features({"input_ids": ids, "labels": ids}),
-        **options,
+    kinds = {"input_ids": ids, "labels": ids} | ({TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {})
+    made = rows.map(
+        as_columns, batched=True, with_indices=True, remove_columns=columns, features=Features(kinds), **options
     )
+    if is_stream:
+        return made.select_columns(list(kinds))
+    unused = [str(rule) for rule in encoder.rules if rule not in encoder.others.used]
+    if unused:
+        raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
+    if may_weigh and not _has_soft_weights(made):
+        made = made.remove_columns(TOKEN_WEIGHTS)
+    return made
+
+
+def _has_soft_weights(rows: Dataset) -> bool:
+    """Return whether some token is trained with another weight than 1."""
+    import pyarrow.compute as pc
+
+    for table in rows.select_columns([TOKEN_WEIGHTS]).with_format("arrow").iter(batch_size=10_000):
+        weights = np.asarray(pc.list_flatten(table[TOKEN_WEIGHTS]))
+        if ((weights != 0) & (weights != 1)).any():
+            return True
+    return False
 
 
 # ---- lengths
@@ -322,6 +408,6 @@ def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
     digest = hashlib.sha256()
     for row in rows:
-        content = [row["problem"], row["solution"]] if "problem" in row else row
+        content = [row["problem"], row["solution"]] if set(row) == set(FORMS[PAIR]) else row
         digest.update(json.dumps(content, sort_keys=True, default=str).encode())
     return digest.hexdigest()

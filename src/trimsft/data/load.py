@@ -20,8 +20,21 @@ from itertools import compress, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.data.formats import CONVERTERS, FORMS, KNOWN, PAIR, Row, as_known, as_known_rows, at, find_form, is_nothing
-from trimsft.data.templates import TEMPLATE_NAMES, Rendering, check_template_name
+from trimsft.data.formats import (
+    CONVERTERS,
+    FORMS,
+    KNOWN,
+    PAIR,
+    WEIGHT,
+    Row,
+    as_known,
+    as_known_rows,
+    at,
+    find_form,
+    is_nothing,
+)
+from trimsft.data.templates import TEMPLATE_NAMES, TRAIN_ON, Rendering, check_template_name
+from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
 from trimsft.models import asking_hub
 from trimsft.options import option
@@ -72,9 +85,16 @@ class DataConfig:
     drop_incomplete: bool = _option(
         False, "Drop and count rows that lack a column of their form, instead of refusing the data."
     )
+    train_on: str | None = _option(
+        None, "Messages: train the turns of the assistant (default), only the last of them, or all.", choices=TRAIN_ON
+    )
+    weights: str | None = _option(
+        None, 'Weights of tokens by role, span or /pattern/, such as "prompt=0.1, thinking=0.5, boxed=2".'
+    )
 
     def __post_init__(self) -> None:
         check_template_name(self.template)
+        parse_weights(self.weights)
         if self.sample is not None and self.sample < 1:
             hint = "leave it out to use all rows"
             raise DataError("must be at least 1", field="sample", value=self.sample, hint=hint)
@@ -132,7 +152,7 @@ class RowSettings(Rendering):
             error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
             raise
         is_pairs = "problem" in rows[0]
-        for name in ("assistant_only_loss",) if is_pairs else ("template", "system_prompt"):
+        for name in ("train_on",) if is_pairs else ("template", "system_prompt"):
             if getattr(self, name) != getattr(type(self), name):
                 where = "problems and solutions" if is_pairs else "rows without problem and solution"
                 problem = f"has no effect on {where} ({self.data})"
@@ -233,12 +253,12 @@ def _in_known_form(source: Source, config: DataConfig) -> Source:
     if form != PAIR:
         return source
     # other columns need not fit into a table
+    names = dict(zip(config.pair, FORMS[PAIR], strict=True)) | ({WEIGHT: WEIGHT} if WEIGHT in source.columns else {})
     if isinstance(source.records, list):
-        problems, solutions = map(source.column, config.pair)
-        pairs = zip(problems, solutions, strict=True)
-        return replace(source, records=[dict(zip(FORMS[PAIR], pair, strict=True)) for pair in pairs])
-    table = source.records.select_columns(list(config.pair))
-    return replace(source, records=table.rename_columns(dict(zip(config.pair, FORMS[PAIR], strict=True))))
+        rows = zip(*map(source.column, names), strict=True)
+        return replace(source, records=[dict(zip(names.values(), row, strict=True)) for row in rows])
+    table = source.records.select_columns(list(names))
+    return replace(source, records=table.rename_columns({old: new for old, new in names.items() if old != new}))
 
 
 def _read_sources(config: DataConfig, split: Split) -> list[Source]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from trimsft.data.weights import parse_weights
 from trimsft.errors import UsageError, one_line
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs import RunDirectory
@@ -243,6 +244,9 @@ def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:
 
 # ---- how rows of any form become tokens
 
+TrainOn = Literal["assistant", "last", "all"]
+TRAIN_ON = ("assistant", "last", "all")
+"""The turns of messages that are trained: of the assistant, the last of those, or every one."""
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
 Keep = Literal["start", "end"]
@@ -264,10 +268,16 @@ class Rendering:
     max_length: int | None = option(
         None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
     )
-    assistant_only_loss: bool = option(
-        False,
-        flags=("--assistant-only-loss",),
-        help="In messages, measure the assistant's turns only (default: as the run was trained, else all).",
+    train_on: str | None = option(
+        None,
+        choices=TRAIN_ON,
+        help="Of messages the turns of the assistant, only the last of them, or all (default: as the run was trained, "
+        "else the assistant's).",
+    )
+    weights: str | None = option(
+        None,
+        metavar="RULES",
+        help='Weights of tokens by role, span or /pattern/, such as "prompt=0.1, thinking=0.5" (0: not trained).',
     )
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
@@ -276,6 +286,7 @@ class Rendering:
     def __post_init__(self) -> None:
         check_options(self)
         check_template_name(self.template)
+        parse_weights(self.weights)
         if self.truncation_mode not in (None, "keep_start", "keep_end"):
             raise UsageError("must be keep_start or keep_end", field="truncation_mode", value=self.truncation_mode)
 
@@ -311,7 +322,8 @@ def _trained(model: str | Path) -> Rendering | None:
         "max_length": None if splits else config.get("max_length", TRAINED_LENGTH),
         # packing cuts at the end, whatever the mode
         "truncation_mode": "keep_start" if packs else config.get("truncation_mode", "keep_start"),
-        "assistant_only_loss": config.get("assistant_only_loss", False),
+        "train_on": config.get("train_on") or ("assistant" if config.get("assistant_only_loss") else None),
+        "weights": config.get("weights"),
         "completion_only_loss": config.get("completion_only_loss"),
     }
     return checked(Rendering, rendering, where=str(run.config_path))

@@ -212,7 +212,7 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     has_same_tokens = all(np.array_equal(one[name], other[name]) for name in tokens)
     if not has_same_tokens:  # a maximum length that has cut no token is none
         settings |= dict.fromkeys(
-            ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss"), same
+            ("max_length", "truncation_mode", "train_on", "completion_only_loss", "weights"), same
         )
     for key, hint in settings.items():
         was, now = (_setting(table.metadata, key) for table in (one, other))

@@ -22,6 +22,7 @@ from trimsft.data.chat import check_chats
 from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, fingerprint_rows, load_tokenizer
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
+from trimsft.data.weights import parse_weights
 from trimsft.errors import RunError, UsageError, and_more, counted, one_line
 from trimsft.models import load_config, load_model
 from trimsft.options import from_environment
@@ -112,18 +113,20 @@ def make_encoder(
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-    length = rendering.max_length or None
-    rendered = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
+    length, rules = rendering.max_length or None, parse_weights(rendering.weights)
+    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
+    rendered["weights"] = rendering.weights
     if "problem" in rows[0]:
         template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
         rendered["template"] = resolve_template_name(rendering.template, tokenizer)
         rendered["system_prompt"] = rendering.system_prompt
-        return Encoder(tokenizer, template, length, rendering.keep), rendered
-    losses = {name: getattr(rendering, name) for name in ("assistant_only_loss", "completion_only_loss")}
-    encoder = Encoder(tokenizer, None, length, rendering.keep, **losses)
+        return Encoder(tokenizer, template, length, rendering.keep, rules=rules), rendered
+    train_on: Any = rendering.train_on or ("assistant" if "messages" in rows[0] else "all")
+    rendered |= {"train_on": train_on, "completion_only_loss": rendering.completion_only_loss}
+    encoder = Encoder(tokenizer, None, length, rendering.keep, train_on, rendering.completion_only_loss, rules)
     check_chats(rows, encoder.others, "data")
     encoder.examples(rows[:1])
-    return encoder, rendered | losses
+    return encoder, rendered
 
 
 def _choose_device(name: str) -> str:
