@@ -53,10 +53,9 @@ test: check ## everything that needs no GPU: static checks, then the tests
 test-newest: $(NEWEST) ## the tests with the newest releases of everything but torch, in an environment of their own
 	$(NEWEST_PYTHON) -m pytest -m "not gpu and not soak" -W ignore::FutureWarning --numprocesses $(JOBS) --dist worksteal
 
-# the table is the result: it stands in docs/reliability.md
 soak: $(DEVELOPMENT) ## the fault campaign: kills, full disks, damaged files, hostile input; half an hour, see docs/reliability.md
 	$(RUN) pytest -m soak
-	$(RUN) tools.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED)) --json runs/soak.json
+	$(RUN) tools.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child processes included
 	$(RUN) coverage erase

@@ -1,75 +1,111 @@
 """What docs/grading.md claims about the grader, measured; writes JSON.
 
-    python benchmarks/grading.py --data ../shared/data/benchmarks --out results/grading.json \
-        --source rho=rho ... --math-verify-tests Math-Verify/tests
+    python benchmarks/grading.py --data ../shared/data/benchmarks --out results/grading.json
 
-golds     every gold against itself, the next one and respellings of itself
-hostile   the answers of tests/grading/test_hostile.py, both graders: slowest, and any that was accepted
-synthetic 8 answers for each problem of five benchmarks, made from the golds: seconds, beside plain math-verify
-real      the responses of the dumps of benchmarks/published.py: seconds, beside plain math-verify
-cases     the cases of math-verify's own tests
+golds      every gold against itself, the next one and respellings of itself
+synthetic  8 answers for each problem of five benchmarks, made from the golds: seconds, both graders
+hostile    47 kinds of answers that are made to be slow, each different every time, and a vote among nine of them
 
-Sections whose input is not given are left out. Needs math-verify==0.9.0, to compare with.
+Without --data the last alone. `PYTHONPATH=older/src` measures another version of the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
 import random
 import re
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from math_verify import parse, verify
-from published import DUMPS, boxed_text, sources
-
 from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.metrics import cluster
 from trimsft.evaluate.problems import Problem
 from trimsft.grading import GRADER_VERSION, Grader, Rules
-from trimsft.grading.answers import extract_answer
 from trimsft.grading.grader import Item
 
-ROOT = Path(__file__).resolve().parents[1]
 PAPER = ("math500", "olympiadbench", "minerva", "amc", "aime24")
-CASES = ("test_all", "test_boxed", "test_numina_cases", "test_open_thoughts", "test_yujianll", "test_strict")
-SHOWN = 40
+GOLDS = ("5", "x^2+1", r"\frac{\pi}{2}", "(1,2)", "n!")
+
+
+def _nested(opening: str, inside: str, closing: str, depth: int) -> str:
+    return opening * depth + inside + closing * depth
+
+
+def _row(form: str, length: int, joint: str, start: int) -> str:
+    return joint.join(form % number for number in range(start, start + length))
+
+
+KINDS: dict[str, Callable[[int], str]] = {
+    "brackets past the limit": lambda n: _nested("(", "1", ")", 200 + n),
+    "brackets": lambda n: _nested("(", f"x+{n}", ")", 38),
+    "fractions in fractions": lambda n: _nested(r"\frac{1}{1+", f"x+{n}", "}", 18),
+    "roots in roots": lambda n: _nested(r"\sqrt{2+", str(n), "}", 36),
+    "sines of sines": lambda n: _nested(r"\sin(", str(n), ")", 36),
+    "bars": lambda n: _nested("|", f"x-{n}", "|", 60),
+    "braces": lambda n: "{" * 900 + str(n),
+    "exponentials": lambda n: rf"\exp(\exp(\exp({n % 9})))",
+    "tower": lambda n: f"9^{{9^{{9^{{9^{{{n}}}}}}}}}",
+    "tower of letters": lambda n: f"x^{{y^{{z^{{t^{{{n}}}}}}}}}",
+    "huge exponent": lambda n: f"7^{{{10**9 + n}}}",
+    "large exponent": lambda n: f"7^{{{7000 + n}}}",
+    "power of e": lambda n: f"e^{{{1500 + n}}}+1",
+    "power of pi": lambda n: rf"\pi^{{{900 + n}}}+\pi",
+    "power of a sum": lambda n: f"(x+y+{n})^{{{900 + n}}}",
+    "huge factorial": lambda n: f"{10**8 + n}!",
+    "factorial of factorials": lambda n: f"(({4 + n % 5}!)!)!",
+    "factorials": lambda n: rf"\frac{{{1400 + n}!}}{{{1300 + n}!}}",
+    "factorials of letters": lambda n: rf"\frac{{(n+{n})!}}{{n!}}",
+    "binomial": lambda n: rf"\binom{{10^9}}{{{10**6 + n}}}",
+    "digits": lambda n: "7" * 1500 + str(n),
+    "digits past the limit": lambda n: "7" * 100_000 + str(n),
+    "decimal places": lambda n: "0." + "3" * 1500 + str(n),
+    "terms": lambda n: _row("%d", 250, "+", n),
+    "roots": lambda n: _row(r"\sqrt{%d}", 120, "+", n),
+    "sines": lambda n: _row(r"\sin(%dx)", 40, "+", n),
+    "letters": lambda n: " ".join("abcdxyz"[(n + k) % 7] for k in range(280)),
+    "list": lambda n: _row("%d", 400, ",", n),
+    "list of letters": lambda n: ",".join("abcxyz"[(n * k) % 6] for k in range(60)),
+    "set": lambda n: r"\{" + _row(r"\frac{%d}{7}", 60, ",", n) + r"\}",
+    "chain": lambda n: _row("x+%d", 60, "=", n),
+    "union": lambda n: r"\cup".join(f"({2 * k + n},{2 * k + 1 + n})" for k in range(40)),
+    "inequalities": lambda n: _row(r"x\ne %d", 60, ",", n),
+    "matrix": lambda n: r"\begin{pmatrix}" + r"\\".join(_row("%d", 7, "&", n + k) for k in range(7)) + r"\end{pmatrix}",
+    "power of a matrix": lambda n: rf"\begin{{pmatrix}}1&{n}\\3&4\end{{pmatrix}}^{{{50 + n}}}",
+    "sum": lambda n: rf"\sum_{{k=1}}^{{{9000 + n}}} \frac{{1}}{{k^{{k}}}}",
+    "sum to a letter": lambda n: rf"\sum_{{k=1}}^{{n}} k^{{{5 + n}}}",
+    "integral": lambda n: rf"\int_0^{{{1 + n}}} \frac{{\sin(x^x)}}{{e^{{x}}+\ln x}} dx",
+    "limit": lambda n: rf"\lim_{{n\to\infty}} (1+\frac{{{n}}}{{n}})^{{n^2}}",
+    "floors": lambda n: rf"\lfloor\sqrt{{n+{n}}}\rfloor+\lfloor\sqrt{{m+{n}}}\rfloor",
+    "prose": lambda n: "the answer is " + _row("value %d", 150, " and ", n),
+    "texts": lambda n: r"\text{a}" * 250 + str(n),
+    "units": lambda n: str(n) + r"\text{ kg m s A K mol}" * 60,
+    "spaces": lambda n: "5" + " " * 1800 + str(n),
+    "numbers and spaces": lambda n: _row("%d", 300, " ", n),
+    "ligatures": lambda n: "\ufdfa" * 1500 + str(n),
+    "accents": lambda n: "1" + "\u0301" * 1500 + str(n),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with math500.jsonl, gsm8k.jsonl, ...")
-    parser.add_argument("--source", action="append", default=[], metavar="NAME=FOLDER", help="as published.py")
-    parser.add_argument("--math-verify-tests", type=Path)
+    parser.add_argument("--each", type=int, default=10, help="answers of each hostile kind")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    report: dict[str, Any] = {"machine": _machine(), "grader_version": GRADER_VERSION}
-    clones = sources(options.source)
-    sections = {
-        "hostile": lambda: hostile(),
-        "golds": lambda: golds(options.data) if options.data else None,
-        "synthetic": lambda: speed(list(synthetic(options.data))) if options.data else None,
-        "real": lambda: speed(list(real(clones))) if clones else None,
-        "cases": lambda: cases(options.math_verify_tests) if options.math_verify_tests else None,
-    }
-    for name, section in sections.items():
-        if found := section():
-            report[name] = found
-            print(name, {key: value for key, value in found.items() if key != "such_as"}, flush=True)
+    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    machine = {"cpu": model[1] if model else "?", "cores": os.cpu_count(), "python": platform.python_version()}
+    report: dict[str, Any] = {"machine": machine, "grader_version": GRADER_VERSION, "hostile": hostile(options.each)}
+    if options.data:
+        report |= {"golds": golds(options.data), "synthetic": speed(list(synthetic(options.data)))}
+    print(json.dumps(report, indent=1, ensure_ascii=False))
     if options.out:
         options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", "utf-8")
-
-
-def _machine() -> dict[str, Any]:
-    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    return {"cpu": model[1] if model else "?", "cores": os.cpu_count(), "python": platform.python_version()}
 
 
 def golds(data: Path) -> dict[str, Any]:
@@ -112,23 +148,21 @@ def respellings(answer: str) -> list[str]:
     ]
 
 
-def hostile() -> dict[str, Any]:
-    """The slowest grade and what was accepted, over every answer of the tests against every gold there."""
-    sys.path.insert(0, str(ROOT))
-    from tests.grading.test_hostile import GOLDS, STATIC
-
-    found: dict[str, Any] = {"answers": len(STATIC), "golds": len(GOLDS)}
-    for kind in ("strict", "qwen"):
-        slowest, accepted = (0.0, ""), []
-        grader = Grader(kind=kind)
-        for name, answer in STATIC.items():
-            for gold in GOLDS:
-                started = time.perf_counter()
-                grade = grader.grade(rf"\boxed{{{answer}}}", gold)
-                slowest = max(slowest, (time.perf_counter() - started, f"{name} against {gold}"))
-                accepted += [f"{name} against {gold}"] if grade.correct else []
-        found[kind] = {"slowest_seconds": round(slowest[0], 2), "slowest": slowest[1], "accepted": accepted}
-    return found
+def hostile(each: int) -> dict[str, Any]:
+    """Return the milliseconds of an answer of each kind, and the seconds of a vote."""
+    grader, accepted, milliseconds = Grader(), 0, {}
+    for kind, make in KINDS.items():
+        items = [(rf"\boxed{{{make(n)}}}", GOLDS[n % len(GOLDS)], Rules(), False) for n in range(1, each + 1)]
+        started = time.perf_counter()
+        accepted += sum(grade.correct for grade in grader.grade_many(items))
+        milliseconds[kind] = round(1000 * (time.perf_counter() - started) / each, 1)
+    voters = [KINDS["integral"](n + each) for n in range(1, 10)]
+    started = time.perf_counter()
+    cluster(voters, grader.equivalent)
+    slowest = dict(sorted(milliseconds.items(), key=lambda one: -one[1])[:12])
+    per_second = round(1000 * len(KINDS) / sum(milliseconds.values()))
+    vote = round(time.perf_counter() - started, 2)
+    return {"accepted": accepted, "per_second": per_second, "slowest_milliseconds": slowest, "vote_seconds": vote}
 
 
 def synthetic(data: Path) -> Iterator[Item]:
@@ -157,90 +191,14 @@ def made_up(gold: str, problems: list[Problem], draw: random.Random) -> str | No
     return str(draw.randint(-20, 2000)) if kind < 0.9 else None
 
 
-def real(clones: dict[str, Path]) -> Iterator[Item]:
-    """The published responses, with their stated answers in a box."""
-    for dump in DUMPS:
-        for row in dump.read(clones[dump.source]) if dump.source in clones else ():
-            yield from ((boxed_text(text, dump.stated), row.gold, Rules(), False) for text in row.texts)
-
-
 def speed(items: list[Item]) -> dict[str, Any]:
-    """Seconds for all items; then for a sample, beside math-verify."""
-    found: dict[str, Any] = {"responses": len(items)}
+    """Return the seconds for all items and what came of them, by both graders."""
+    result: dict[str, Any] = {"responses": len(items)}
     for kind in ("strict", "qwen"):
         started = time.perf_counter()
-        grader = Grader(kind=kind)
-        statuses = Counter(grade.status for grade in grader.grade_many(items))
-        found[f"{kind}_seconds"] = round(time.perf_counter() - started, 2)
-        found[f"{kind}_statuses"] = dict(statuses)
-    sample = random.Random(1).sample(items, min(2000, len(items)))
-    grader = Grader()
-    started = time.perf_counter()
-    ours = [grader.grade(text, gold, rules) for text, gold, rules, _ in sample]
-    seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    theirs = [bool(verify(parse(f"${gold}$"), parse(text))) for text, gold, _, _ in sample]
-    plain = time.perf_counter() - started
-    differing = [
-        [item[1][:80], (grade.answer or "")[:80], grade.status]
-        for item, grade, said in zip(sample, ours, theirs, strict=True)
-        if grade.correct != said
-    ]
-    return found | {
-        "sample": len(sample),
-        "one_at_a_time_per_second": round(len(sample) / seconds),
-        "math_verify_per_second": round(len(sample) / plain),
-        "math_verify_differs": len(differing),
-        "such_as": differing,
-    }
-
-
-def cases(folder: Path) -> dict[str, Any]:
-    """math-verify's own cases: as they stand in a box, and with prose first reduced to what math-verify extracts."""
-    agree: Counter[str] = Counter()
-    differences = []
-    grader = Grader()
-    for gold, answer, expected in test_cases(folder):
-        agree["cases"] += 1
-        plain_gold = extract_answer(gold, several=True) or _without_dollars(gold)
-        as_is = answer if "\\boxed" in answer else rf"\boxed{{{_without_dollars(answer)}}}"
-        agree["as_is"] += grader.grade(as_is, plain_gold).correct == expected
-        grade = grader.grade(rf"\boxed{{{_reduced(answer)}}}", _reduced(gold))
-        agree["reduced"] += grade.correct == expected
-        if grade.correct != expected:
-            differences.append([gold[:80], answer[-80:], expected, grade.status])
-    return {**agree, "such_as": differences[:SHOWN]}
-
-
-def test_cases(folder: Path) -> Iterator[tuple[str, str, bool]]:
-    """Gold, prediction and expected verdict of every parametrised case that has the three."""
-    for name in CASES:
-        spec = importlib.util.spec_from_file_location(f"tests.{name}", folder / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[f"tests.{name}"] = module  # the later files import the first
-        spec.loader.exec_module(module)
-        tests = [test for key, test in vars(module).items() if key.startswith("test_")]
-        for mark in (mark for test in tests for mark in getattr(test, "pytestmark", ())):
-            if mark.name == "parametrize" and "gold" in mark.args[0]:
-                columns = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
-                for values in mark.args[1]:
-                    row = dict(zip((column.strip() for column in columns), values, strict=True))
-                    yield row["gold"], row["pred"], bool(row.get("expected", row.get("result")))
-
-
-def _without_dollars(text: str) -> str:
-    found = re.fullmatch(r"\$\$?(.*?)\$\$?", text.strip(), re.DOTALL)
-    return found[1] if found else text.strip()
-
-
-def _reduced(text: str) -> str:
-    if "\\boxed" in text:
-        return extract_answer(text, several=True) or text
-    plain = _without_dollars(text)
-    found = [piece for piece in parse(text) if isinstance(piece, str)]
-    prose = len(plain) >= 40 or re.search(r"[A-Za-z]{4} .*\$", plain)
-    return found[-1] if prose and found else plain
+        statuses = Counter(grade.status for grade in Grader(kind=kind).grade_many(items))
+        result[kind] = {"seconds": round(time.perf_counter() - started, 2), "statuses": dict(statuses)}
+    return result
 
 
 def _item(problem: Problem, answer: str) -> Item:

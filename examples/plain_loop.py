@@ -14,7 +14,6 @@ from common import load_model, load_rows, parse, tokenize
 from torch.nn.utils.rnn import pad_sequence
 
 from trimsft import linear_cross_entropy, make_objective
-from trimsft.objectives import Adapts
 
 ROWS, MICRO_BATCHES = 2, 2  # rows of a micro-batch, and how many of those make a step
 
@@ -42,16 +41,12 @@ def main() -> None:
                 # Gemma 2, Granite, Cohere and others scale or cap their logits: logit_scale=, softcap=
                 out = linear_cross_entropy(hidden, weight, labels, objective, normalizer=count)
             out.loss.backward()
-            if isinstance(objective, Adapts):  # AutoTrim follows the training
-                objective = objective.observe(out.tokens)
             nll += out.tokens.nll.sum().item() / count
             mean_weight += out.weights.sum().item() / count
             kept += out.kept
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if isinstance(objective, Adapts):
-            objective = objective.advance(step / options.steps)
         print(f"step {step}/{options.steps}  nll {nll:.4f}  weight {mean_weight:.3f}  kept {kept} of {count}")
     model.save_pretrained(options.out)
     tokenizer.save_pretrained(options.out)

@@ -1,4 +1,4 @@
-"""Fine-tune with transformers' own `Trainer`: `trimsft.patch` gives the model the weighted loss, a callback leads it.
+"""Fine-tune with transformers' own `Trainer`: `trimsft.patch` gives the model the weighted loss.
 
     python examples/transformers_trainer.py
     python examples/transformers_trainer.py --model HuggingFaceTB/SmolLM2-360M --data train.jsonl --objective dft
@@ -42,7 +42,6 @@ def main() -> None:
         train_dataset=Dataset.from_list([encode(row, tokenizer) for row in rows]),
         data_collator=DataCollatorForSeq2Seq(tokenizer),  # pads labels with -100
         processing_class=tokenizer,
-        callbacks=[trimsft.AdvanceObjective()],  # lets AutoTrim follow the training; does nothing for the others
     )
     trainer.train()
     trainer.save_model()

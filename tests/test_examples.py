@@ -12,7 +12,6 @@ import torch
 from datasets import disable_progress_bars
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import trimsft
 from tests.train.tiny_run import make_data, make_model
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -96,19 +95,6 @@ def test_rows_without_a_solution_are_no_data(run: Run, tmp_path: Path, name: str
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(KeyError, match="solution"):
         run(name, data=data, steps=1)
-
-
-def test_auto_trim_follows_a_loop_of_one_s_own(run: Run) -> None:
-    """It begins as SFT, with weight 1 for all, and its gate closes as the model learns."""
-    weights = losses(run("plain_loop", steps=12), "weight")
-    assert weights[0] == 1 and weights[-1] < 0.95
-
-
-def test_auto_trim_follows_transformers_trainer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    progress: list[float] = []
-    monkeypatch.setattr(trimsft.AutoTrim, "advance", lambda self, done, seen: progress.append(done) or self)
-    run("transformers_trainer", steps=4)
-    assert progress == [0.25, 0.5, 0.75]
 
 
 def test_the_trainer_leaves_a_card_and_telemetry(run: Run, tmp_path: Path) -> None:

@@ -1,21 +1,34 @@
-"""The objectives of other papers: values worked out by hand, gradients of the published losses in float64, and the
-statistics of updates that some of them follow."""
+"""AutoTrim and the objectives of other papers: values by hand, and gradients of the published losses in float64."""
 
+import dataclasses
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trimsft import linear_cross_entropy
 from trimsft.errors import UsageError
-from trimsft.objectives import EAFT, TALR, Adapts, InfoSFT, PAlpha, PThreshold, TokenStats
+from trimsft.objectives import (
+    EAFT,
+    OBJECTIVES,
+    SAFT,
+    TALR,
+    AutoTrim,
+    InfoSFT,
+    PAlpha,
+    PThreshold,
+    TokenStats,
+    make_objective,
+)  # fmt: skip
 
 from .head.oracle import EPS, device_of, make_head
 
 ELEMENTWISE = [
     PAlpha(2), PThreshold(), PThreshold(low=0.1, high=0.5, alpha=1), EAFT(), EAFT(alpha=2), InfoSFT(),
-    TALR(temperature=0.7),
+    TALR(temperature=0.7), SAFT(), SAFT(0.9), SAFT(0.5, "geometric"), SAFT(0.5, "harmonic"),
 ]  # fmt: skip
 
 
@@ -39,6 +52,12 @@ def tokens_with(p, entropy=None) -> TokenStats:
         # log-odds 0, and those of 1/10 and 9/10: with P = 0.9 the ratios are 0, -1 and 1
         (InfoSFT(mastered=0.9), {"p": [0.5, 0.1, 0.9, 0.99]}, [0.5, 0.2, 0.0, 0.0]),
         (TALR(temperature=2), {"p": [0.25, 1e-6]}, [0.5, 0.01]),  # sqrt(1/4); the floor
+        (TALR(), {"p": [0.25]}, [0.25]),
+        (SAFT(), {"p": [0.25, 1e-9]}, [0.25, 1e-8]),  # DFT; what it is clamped to
+        (SAFT(0.8), {"p": [0.25]}, [0.4]),  # 0.2 + 0.8 / 4
+        (SAFT(0.5, "geometric"), {"p": [0.25]}, [0.5]),
+        (SAFT(0.5, "harmonic"), {"p": [0.25]}, [0.4]),  # 0.25 / (0.5 + 0.125)
+        (SAFT(0.0, "harmonic"), {"p": [0.25, 1e-37]}, [1.0, 1.0]),  # SFT
     ],
     ids=lambda value: str(value) if hasattr(value, "weights") else "",
 )
@@ -65,6 +84,9 @@ def published(objective, logits, labels):
             return fixed * F.relu(1 - odds) * nll
         case TALR(temperature=tau, floor=floor):
             return torch.exp(-nll.detach() / tau).clamp(min=floor) * nll
+        case SAFT(alpha=a, form=form):
+            forms = {"linear": 1 - a + a * fixed, "geometric": fixed**a, "harmonic": fixed / (a + (1 - a) * fixed)}
+            return forms[form] * nll
     raise AssertionError(objective)
 
 
@@ -87,7 +109,7 @@ def test_gradients_are_those_of_the_published_losses(objective, backend) -> None
         assert error < 100 * EPS
 
 
-@pytest.mark.parametrize("objective", [*ELEMENTWISE, TALR()], ids=str)
+@pytest.mark.parametrize("objective", [*ELEMENTWISE, TALR(), AutoTrim()], ids=str)
 def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
     nll = torch.tensor([0.0, 1e-38, 1e-9, 1e-3, 1.0, 20.0, 1e4])
     tokens = TokenStats(nll, nll, nll, nll.long(), entropy=nll.clamp(max=12) - 1e-7)
@@ -104,11 +126,44 @@ def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
         (InfoSFT, {"mastered": 1.0}, "^mastered: must be a finite number > 0.5 and < 1, got 1.0"),
         (TALR, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
         (TALR, {"floor": 1}, "^floor: must be a finite number >= 0 and < 1, got 1"),
+        (SAFT, {"form": "linea"}, "^form: unknown name 'linea'; did you mean 'linear'"),
+        (AutoTrim, {"floor": -0.1}, "^floor: must be a finite number >= 0 and < 1, got -0.1"),
+        (AutoTrim, {"power": 0}, "^power: must be a finite number > 0, got 0"),
     ],
 )
 def test_bad_parameters(kind, parameters, message) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**parameters)
+
+
+def tokens_beside(p, competitor) -> TokenStats:
+    """Tokens of probabilities p beside a strongest other token of these."""
+    nll, other = (-torch.tensor(one, dtype=torch.float64).log() for one in (p, competitor))
+    return TokenStats(nll.float(), (other - nll).float(), nll, torch.zeros(len(p), dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("objective", "p", "competitor", "expected"),
+    [
+        # unsure of everything; sure of another token; alone with one competitor; nearly sure
+        (AutoTrim(floor=0.1), [0.01, 1e-6, 0.3, 0.999], [0.02, 0.999, 0.7, 0.0005], [0.982, 0.1009, 0.37, 0.99955]),
+        (AutoTrim(floor=0.1, power=2), [0.25], [0.5], [0.325]),  # 0.1 + 0.9 / 4
+        (AutoTrim(floor=0.0), [0.2], [0.2], [0.8]),
+    ],
+    ids=str,
+)
+def test_auto_trim_by_hand(objective, p, competitor, expected) -> None:
+    weights = objective.weights(tokens_beside(p, competitor))
+    torch.testing.assert_close(weights, torch.tensor(expected), rtol=32 * EPS, atol=32 * EPS)
+
+
+def test_auto_trim_keeps_the_digits_of_a_small_rest_and_never_leaves_its_range() -> None:
+    """1 - p_c = 1e-6 where float32 has steps of 6e-8; a gap that rounding has made too low gives no negative number."""
+    rest = torch.tensor([1e-6, 1e-3])
+    tokens = TokenStats(-(rest / 2).log(), (rest / 2).log() - torch.log1p(-rest), rest, rest.long())
+    torch.testing.assert_close(AutoTrim(floor=0).weights(tokens)[1:], rest[1:], rtol=1e-3, atol=0)
+    low = TokenStats(torch.tensor([10.0, 90.0]), torch.tensor([-10.001, -90.0]), rest, rest.long())
+    assert AutoTrim(floor=0.02, power=0.5).weights(low).tolist() == pytest.approx([0.02, 0.02])
 
 
 # what they need -------------------------------------------------------------------------------------------------
@@ -122,31 +177,20 @@ def test_the_head_gives_entropy_to_what_needs_it() -> None:
         EAFT().weights(tokens_with([0.5]))
 
 
-# what they follow -----------------------------------------------------------------------------------------------
+# what all of them are -------------------------------------------------------------------------------------------
 
 
-def test_talr_takes_the_mean_loss_of_the_update_before() -> None:
-    tokens = tokens_with([0.5, 0.25, 1.0, 0.5])  # nll ln 2 * (1, 2, 0, 1): the mean is ln 2
-    objective = TALR()
-    assert isinstance(objective, Adapts)
-    torch.testing.assert_close(objective.weights(tokens), tokens.prob)  # tau is 1
-    following = objective.observe(tokens[:1]).observe(tokens[1:])
-    assert torch.equal(following.weights(tokens), objective.weights(tokens))  # within the update nothing changes
-    following = following.advance(0.1)
-    assert following.seen is None
-    assert following.figures()["tau"] == pytest.approx(math.log(2), rel=4 * EPS)
-    # exp(-nll / ln 2) = e^-1, e^-2, 1, e^-1
-    expected = torch.tensor([-1.0, -2.0, 0.0, -1.0]).exp()
-    torch.testing.assert_close(following.weights(tokens), expected)
-    assert following.advance(0.2).figures() == following.figures()  # an update without tokens
-    assert TALR(temperature=3).observe(tokens).advance(0.1).weights(tokens)[1] == pytest.approx(0.25 ** (1 / 3))
-
-
-@pytest.mark.parametrize("objective", [TALR()], ids=str)
-def test_what_they_follow_is_saved_and_restored_exactly(objective) -> None:
-    tokens = tokens_with([0.3, 0.8, 0.05])
-    following = objective.observe(tokens).advance(0.5)
-    restored = type(objective)().load_state_dict(following.state_dict())
-    assert torch.equal(restored.weights(tokens), following.weights(tokens))
-    assert not torch.equal(following.weights(tokens), objective.weights(tokens))
-    assert objective.state_dict() == {} and type(objective)().load_state_dict({}).figures() == objective.figures()
+@given(st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_a_weight_depends_on_nothing_but_its_token(gaps, random) -> None:
+    """So micro-batches, ranks, packing, the order of the rows and a resumed training change nothing."""
+    order = torch.tensor(random.sample(range(len(gaps)), len(gaps)))
+    gap = torch.tensor(gaps)
+    nll = F.softplus(-gap)
+    tokens = TokenStats(nll, gap, gap, torch.zeros_like(order), nll / 2, order)
+    cut = random.randint(0, len(gaps))
+    for name in OBJECTIVES:
+        objective = make_objective(name)
+        whole = objective.weights(tokens)
+        pieces = [objective.weights(tokens[order[rows]]) for rows in (slice(cut, None), slice(cut))]
+        assert torch.equal(torch.cat(pieces[::-1]), whole[order]), name
+        assert dataclasses.asdict(objective) == dataclasses.asdict(make_objective(name))

@@ -79,7 +79,7 @@ def test_the_recipe_that_is_ours_takes_the_recommended_objective() -> None:
 
 
 def test_the_six_of_the_paper_differ_in_the_model_only() -> None:
-    assert set(ALL) == {*MODELS, "smollm2-gsm8k.yaml"}
+    assert set(ALL) == {*MODELS, "smollm2-gsm8k.yaml", "qwen2.5-coder-1.5b.yaml"}
     settings = [yaml.safe_load((RECIPES / name).read_text()) for name in MODELS]
     for fields in settings:
         del fields["model_name_or_path"]

@@ -17,7 +17,7 @@ from trimsft.objectives import OBJECTIVES, display_name, make_objective
 T = TypeVar("T")
 
 RULES = "benchmarks.weights.rules:"
-MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "talr", "auto-trim")
+MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", f"{RULES}TALRBatch", "auto-trim")
 FLOORS = tuple(f"{RULES}Floor,floor={floor:g}" for floor in (0.01, 0.02, 0.03, 0.05, 0.1))
 TRIED = tuple(
     RULES + rule
@@ -44,13 +44,15 @@ def named_objectives(names: list[str]) -> list[str]:
 def parse_objective(text: str) -> Any:
     """The same object for the same text: models that share one are weighed together."""
     name, *settings = text.split(",")
-    parameters = {}
+    parameters: dict[str, float | str] = {}
     for setting in settings:
         key, _, value = setting.partition("=")
+        if not value:
+            raise UsageError("must be like trim,margin=6", field="objectives", value=text)
         try:
             parameters[key] = float(value)
-        except ValueError:
-            raise UsageError("must be like trim,margin=6", field="objectives", value=text) from None
+        except ValueError:  # saft,form=harmonic
+            parameters[key] = value
     return make_objective(name, **parameters)
 
 

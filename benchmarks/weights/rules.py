@@ -6,7 +6,7 @@ python -m benchmarks.weights.arena --objectives benchmarks.weights.rules:Floor,f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,3 +76,19 @@ class Rival:
     def weights(self, tokens: TokenStats) -> Tensor:
         rival = (-tokens.nll - tokens.gap).exp().clamp(max=1)
         return self.floor + (1 - self.floor) * (1 - rival) ** self.power
+
+
+@dataclass(frozen=True)
+class TALRBatch:
+    """w = max(p^(1 / tau), floor), with tau the mean nll of the tokens that it is given: nearly the published TALR.
+
+    The paper takes the median of the sequences' mean nll. A batch must come in one call, as it does where the logits of
+    all models are computed at once; the package's `TALR` has a fixed tau.
+    """
+
+    floor: float = 0.01
+    weighs_batches: ClassVar[bool] = True
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        tau = tokens.nll.mean().clamp(min=1e-6)
+        return (-tokens.nll / tau).exp().clamp(min=self.floor)

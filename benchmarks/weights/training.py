@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,14 @@ from torch import Tensor
 from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from trimsft.head import IGNORED, linear_cross_entropy
 from trimsft.head.problem import weigh
-from trimsft.head.rows import evenly_spread, ids_of_nearly_all
-from trimsft.objectives import Adapts, AutoTrim, Objective, TokenStats
+from trimsft.objectives import Objective, TokenStats
 
 SMALL_VOCABULARY = 4096
 """Up to here the logits of all models are computed at once; above, the fused head takes one model after the other."""
 
 Pair = tuple[list[int], list[int]]  # prompt and completion
 Watch = Callable[[int, StackedModel, Sequence[Any]], None]
-"""(updates done, the models, their objectives as they are now)."""
+"""(updates done, the models, their objectives)."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,6 @@ class Examples:
     def __len__(self) -> int:
         return len(self.ids_RL)
 
-    def fixed_parts(self, share: float = 0.9) -> tuple[int, ...]:
-        """Ids that nearly every row trains, as the trainer finds them."""
-        return ids_of_nearly_all(self.labels_RL[evenly_spread(len(self))].tolist(), share=share)
-
 
 @dataclass(frozen=True)
 class Job:
@@ -69,12 +64,6 @@ class Job:
     seed: int
     rate: float = 5e-4
     """The highest learning rate."""
-
-    def first_objective(self) -> Any:
-        """As the trainer has it: AutoTrim knows the fixed parts of the format."""
-        if isinstance(self.objective, AutoTrim) and not self.objective.fixed:
-            return replace(self.objective, fixed=self.examples.fixed_parts())
-        return self.objective
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,7 @@ class Schedule:
 class Trained:
     model: StackedModel
     traces: list[dict[str, list[Any]]]
-    """Of each model, by name: means over the trained tokens of some updates, and what its objective says of itself."""
+    """Of each model, by name: means over the trained tokens of some updates."""
 
 
 def train(
@@ -111,21 +100,18 @@ def train(
     model = StackedModel.of(base, len(jobs), device, compute).trainable()
     fused = base.vocabulary > SMALL_VOCABULARY if fused is None else fused
     head = fused_head if fused else stacked_head
-    objectives = [job.first_objective() for job in jobs]
+    objectives = [job.objective for job in jobs]
     updates = len(jobs[0].examples) // schedule.batch
     optimizer = AdamW(model, [job.rate for job in jobs])
-    traces = _Traces(len(jobs))
+    traces = _Traces()
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
         watch(update, model, objectives)
         outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives)
         sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
         if update % schedule.trace_every == 0 or update + 1 == updates:
-            traces.add(update, outcomes, objectives)
+            traces.add(update, outcomes)
         clip_each(model)
         optimizer.step(cosine_with_warmup(update, updates))
-        for at, outcome in enumerate(outcomes):
-            if isinstance(objectives[at], Adapts):
-                objectives[at] = objectives[at].observe(outcome.tokens).advance((update + 1) / updates)
     watch(updates, model, objectives)
     del optimizer
     torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
@@ -279,11 +265,11 @@ def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[
 
 
 def weigh_all(objectives: Sequence[Any], stats: TokenStats, counts: Sequence[int]) -> Tensor:
-    """Weights [M, K]. Fixed objectives look at each token alone, so models that share one are weighed in one call."""
+    """Return weights [M, K]; models that share an objective are weighed in one call, unless it looks at batches."""
     weights_MK = torch.zeros_like(stats.nll)
     together: dict[int, list[int]] = defaultdict(list)
     for at, objective in enumerate(objectives):
-        if isinstance(objective, Adapts):
+        if getattr(objective, "weighs_batches", False):
             weights_MK[at, : counts[at]] = weigh(objective, _of_model(stats, at, counts[at]))
         else:
             together[id(objective)].append(at)
@@ -306,24 +292,23 @@ def _each(stats: TokenStats, change: Callable[[Tensor], Tensor]) -> TokenStats:
 class _Traces:
     """What is kept of some updates; tensors stay on the device until the end."""
 
-    def __init__(self, models: int) -> None:
-        self._rows: list[list[dict[str, Any]]] = [[] for _ in range(models)]
+    NAMES = ("nll", "entropy", "missing", "weight")
 
-    def add(self, update: int, outcomes: Sequence[Outcome], objectives: Sequence[Any]) -> None:
-        for rows, outcome, objective in zip(self._rows, outcomes, objectives, strict=True):
-            tokens, own = outcome.tokens, objective.figures() if isinstance(objective, Adapts) else {}
-            assert tokens.entropy is not None
-            means = [tokens.nll, tokens.entropy, (-tokens.gap).clamp(min=0), outcome.weights]
-            row = {"update": update, "means": torch.stack([one.mean() for one in means])}
-            rows.append({**row, **{f"objective_{name}": round(value, 5) for name, value in own.items()}})
+    def __init__(self) -> None:
+        self._updates: list[int] = []
+        self._means: list[Tensor] = []  # [M, 4] of each update
+
+    def add(self, update: int, outcomes: Sequence[Outcome]) -> None:
+        self._updates.append(update)
+        self._means.append(torch.stack([self._of(one.tokens, one.weights) for one in outcomes]))
+
+    def _of(self, tokens: TokenStats, weights: Tensor) -> Tensor:
+        assert tokens.entropy is not None
+        columns = (tokens.nll, tokens.entropy, (-tokens.gap).clamp(min=0), weights)
+        return torch.stack([one.mean() for one in columns])
 
     def lists(self) -> list[dict[str, list[Any]]]:
-        return [self._columns(rows) for rows in self._rows]
-
-    def _columns(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-        """By name; None where an update has no such figure."""
-        values = torch.stack([row.pop("means") for row in rows]).tolist()
-        for row, means in zip(rows, values, strict=True):
-            names = ("nll", "entropy", "missing", "weight")
-            row.update(zip(names, (round(mean, 5) for mean in means), strict=True))
-        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+        """Return the trace of each model, by name."""
+        each_MNU = torch.stack(self._means, dim=2).tolist()
+        rounded = [[[round(mean, 5) for mean in means] for means in each] for each in each_MNU]
+        return [{"update": self._updates, **dict(zip(self.NAMES, each, strict=True))} for each in rounded]

@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from trimsft.objectives import TrimSFTEasy as TrimSFTEasy
     from trimsft.objectives import TrimSFTHard as TrimSFTHard
     from trimsft.objectives import make_objective as make_objective
-    from trimsft.train import AdvanceObjective as AdvanceObjective
     from trimsft.train import TrimCallback as TrimCallback
     from trimsft.train import TrimSFTConfig as TrimSFTConfig
     from trimsft.train import TrimSFTTrainer as TrimSFTTrainer
-    from trimsft.train import advance as advance
     from trimsft.train import patch as patch
     from trimsft.train import unpatch as unpatch
 
@@ -45,7 +43,7 @@ _HOMES = {
         "TrimSFTHard", "make_objective",
     ),
     "train": (
-        "AdvanceObjective", "TrimCallback", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "unpatch",
+        "TrimCallback", "TrimSFTConfig", "TrimSFTTrainer", "patch", "unpatch",
     ),
 }  # fmt: skip
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}

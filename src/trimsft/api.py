@@ -62,13 +62,10 @@ class _takes(Generic[Options]):
     def __call__(
         self, run: Callable[[First, Second], Result]
     ) -> Callable[Concatenate[First, Second, Options], Result]: ...
-
     @overload
     def __call__(self, run: Callable[[First], Result]) -> Callable[Concatenate[First, Options], Result]: ...
-
     @overload
     def __call__(self, run: Callable[[], Result]) -> Callable[Options, Result]: ...
-
     def __call__(self, run: Any) -> Any:
         own = [one for one in inspect.signature(run).parameters.values() if one.kind != one.VAR_KEYWORD]
         names = {one.name for one in own}
@@ -100,14 +97,10 @@ else:
 
 @_takes(TrainOptions)
 def train_model(**fields: Any) -> TrainResult:
-    """Fine-tune a model as `trimsft train` does.
+    """Fine-tune a model as `trimsft train` does; Ctrl-C and SIGTERM end it with a checkpoint, the same call continues.
 
-        result = trimsft.train_model(
-            config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft", max_steps=100
-        )
-        model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
-
-    Ctrl-C and SIGTERM end it with a checkpoint; the same call continues.
+    result = trimsft.train_model(config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft")
+    model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
     """
     from trimsft.train.run import train_model
 
@@ -158,12 +151,7 @@ def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
 
 @_takes(CompareSettings)
 def compare_runs(runs: Names, **options: Any) -> Compared:
-    """Compare evaluated runs problem by problem; the first is the baseline.
-
-    Args:
-        runs: run directories, two or more.
-        options: fields of `trimsft.report.CompareSettings`, such as metric="greedy".
-    """
+    """Compare evaluated run directories, two or more, problem by problem; the first is the baseline."""
     from trimsft.report import compare
 
     return compare(CompareSettings(runs=_texts("runs", runs), **options))

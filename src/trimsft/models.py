@@ -18,9 +18,8 @@ import functools
 import json
 import logging
 import math
-import os
+import secrets
 import shutil
-import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,8 +33,6 @@ from trimsft.runs import find_weights, sync, write_whole
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
-MOST = {"num_hidden_layers": 10**4, "hidden_size": 10**6, "vocab_size": 10**8}
-"""The largest sizes that are taken for a model's: to build one of more takes all memory, or the day."""
 log = logging.getLogger("trimsft")
 
 
@@ -80,12 +77,7 @@ def why_unreachable() -> str | None:
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
-    """Return the error for a model or tokenizer that could not be loaded.
-
-    Args:
-        what: what was to be loaded, as `cannot load ...` goes on.
-        field: the setting to blame.
-    """
+    """Return the error about `field` for what could not be loaded; a network that is missing is said first."""
     import httpx
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
@@ -95,14 +87,10 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
     cause: BaseException | None = error
     while cause and not isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | httpx.TransportError):
         cause = cause.__cause__ or cause.__context__
-    # said first where a name is no folder, since the library then speaks of the hub alone
     if (unreachable := why_unreachable()) is None or cause is None:
         return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
-    return UsageError(
-        f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})",
-        field=field,
-        hint=f"name a folder, or run 'hf download {name}' with a network first",
-    )
+    problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
+    return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
 
 
 @contextmanager
@@ -148,23 +136,13 @@ def load_tokenizer(
 def load_config(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """Return the configuration of a model folder or of a model of the hub, of an adapter its base's.
-
-    Args:
-        field: the setting that an error blames.
-    """
+    """Return the configuration of a model folder or of a model of the hub, of an adapter its base's."""
     from transformers import AutoConfig
 
     base = adapter_base(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
     with _loading(base or name, field):
-        config = AutoConfig.from_pretrained(base or str(name), **own)
-        text = config.get_text_config()
-        for size, most in MOST.items():
-            value = getattr(text, size, None)
-            if isinstance(value, int | float) and not 0 < value <= most:
-                raise UsageError(f"{str(name)!r} is damaged: {size} in its config.json is {value:g}", field=field)
-    return config
+        return AutoConfig.from_pretrained(base or str(name), **own)
 
 
 def load_model(
@@ -280,10 +258,8 @@ def _require_room(config: Any, folder: Path, field: str) -> None:
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
     """Refuse a model some of whose tensors its files lack or have in another shape.
 
-    Tensors that the model has no use for are mentioned: published folders carry heads for other purposes.
-
-    Args:
-        loaded: what `from_pretrained(..., output_loading_info=True)` says beside the model.
+    Tensors that the model has no use for are mentioned: published folders carry heads for other purposes. `loaded` is
+    what `from_pretrained(..., output_loading_info=True)` says beside the model.
     """
     for kind, what in (("missing_keys", "it lacks the tensor"), ("mismatched_keys", "another shape has the tensor")):
         keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in loaded[kind])
@@ -336,8 +312,7 @@ class Exported:
     folder: Path
     parameters: int
     dtype: str
-    is_merged: bool
-    """Whether an adapter was merged into its base."""
+    is_merged: bool  # whether an adapter was merged into its base
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "folder": str(self.folder)}
@@ -372,11 +347,20 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     loaded = load_merged(weights).to(stored if dtype == "auto" else getattr(torch, dtype))
     name = str(loaded.dtype).removeprefix("torch.")
     require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
-    _let_stop(loaded.generation_config, tokenizer.eos_token_id)
+    # beside an adapter no generation config is saved, and its base's may not know the token that training ends with
+    ends = loaded.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if tokenizer.eos_token_id not in [None, *ends]:
+        ends = [tokenizer.eos_token_id, *ends]
+        loaded.generation_config.eos_token_id = ends if len(ends) > 1 else ends[0]
     with _made_beside(folder) as beside:
         loaded.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
-        _name_tokenizer_for_all(beside / "tokenizer_config.json")
+        path = beside / "tokenizer_config.json"
+        known = read_json(path, dict[str, Any])
+        if known.get("tokenizer_class") == "TokenizersBackend":  # llama.cpp's converter runs with transformers 4
+            known["tokenizer_class"] = "PreTrainedTokenizerFast"
+            write_whole(path, (json.dumps(known, indent=2, ensure_ascii=False) + "\n").encode())
         card = Path(weights) / "README.md"
         if base is None and card.is_file():  # an adapter's speaks of an adapter
             shutil.copyfile(card, beside / "README.md")
@@ -384,48 +368,21 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     return Exported(folder, count, name, is_merged=base is not None)
 
 
-def _let_stop(generation: Any, eos: int | None) -> None:
-    """Add the token that training ends solutions with to those that end a generation.
-
-    Beside an adapter no generation config is saved, and its base's may know another token only.
-    """
-    if eos is None or generation is None:
-        return
-    known = generation.eos_token_id
-    ends = list(known) if isinstance(known, list) else [] if known is None else [known]
-    if eos not in ends:
-        ends.insert(0, eos)
-        generation.eos_token_id = ends if len(ends) > 1 else eos
-
-
-def _name_tokenizer_for_all(path: Path) -> None:
-    """Call the class by a name that transformers 4 has, too: llama.cpp's converter runs with it."""
-    settings = read_json(path, dict[str, Any])
-    if settings.get("tokenizer_class") == "TokenizersBackend":
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        write_whole(path, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
-
-
 @contextmanager
 def _made_beside(out: Path) -> Iterator[Path]:
     """Yield a folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
-    beside: Path | None = None
+    beside = out.with_name(f".{out.name}.{secrets.token_hex(6)}")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        beside.mkdir(parents=True)
         yield beside
-        # tempfile and safetensors give permissions to the owner alone, and a server may be another user
-        umask = os.umask(0)
-        os.umask(umask)
-        beside.chmod(0o777 & ~umask)
         for path in beside.iterdir():
-            path.chmod(0o666 & ~umask)
+            path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
             sync(path)
         beside.rename(out)
         sync(out.parent)
-    except BaseException as error:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
-        if isinstance(error, Exception) and not isinstance(error, TrimSFTError):
-            raise WriteError(f"{out}: cannot be written ({one_line(error)}); nothing is left of it") from error
+    except TrimSFTError:
         raise
+    except Exception as error:
+        raise WriteError(f"{out}: cannot be written ({one_line(error)}); nothing is left of it") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

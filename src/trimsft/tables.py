@@ -114,7 +114,7 @@ class Records:
         if isinstance(value, int):
             return f"{value:,}"
         digits = self.digits.get(column, self.digits.get(column.rpartition("_")[0], 2))
-        return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign},.{digits}f}"
+        return rounded(value, digits, f"{sign},")
 
     def spread(self, row: Mapping[str, Value], column: str) -> str:
         """Return the interval of x_ours, where there is one and it has a width."""
@@ -125,7 +125,7 @@ class Records:
         return f"[{low}, {high}]" if low and high and low != high else ""
 
     def is_end(self, column: str) -> bool:
-        """Tell whether a column is an end of the interval of another."""
+        """Return whether a column is an end of the interval of another."""
         stem, _, end = column.rpartition("_")
         return end in ("low", "high") and f"{stem}_ours" in self.rows[0]
 
@@ -133,14 +133,12 @@ class Records:
         """Return the table that readers see."""
         kept = [column for column in self.columns if not self.is_end(column)]
         shown = self.rows[: self.shown]
-        notes = list(self.notes)
-        if len(shown) < len(self.rows):
-            notes.append(f"{len(self.rows) - len(shown):,} more rows are in {self.name}.csv.")
+        rest = len(self.rows) - len(shown)
         return Table(
             self.title,
             tuple(column.replace("_", " ") for column in kept),
             tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in shown),
-            tuple(notes),
+            (*self.notes, *([f"{rest:,} more rows are in {self.name}.csv."] if rest else [])),
             tuple(n for n, name in enumerate(kept) if any(isinstance(row[name], str) for row in self.rows)),
         )
 
@@ -187,22 +185,16 @@ def mark_best(
         groups: a name for each row; rows of different names are not compared.
         also_ties: mark a column, too, where all numbers of a group are shown as the same.
     """
-    groups = groups or [""] * len(rows)
-    shown: dict[tuple[str, int], list[float]] = {}
-    for group, cells in zip(groups, rows, strict=True):
-        for column, cell in enumerate(cells):
-            if cell.data is not None:
-                shown.setdefault((group, column), []).append(float(cell.text))
-
-    def is_best(group: str, column: int, cell: Cell) -> bool:
-        values = shown.get((group, column), [])
-        is_marked = cell.data is not None and (also_ties or len(set(values)) > 1)
-        return is_marked and float(cell.text) == best(values)
-
-    return tuple(
-        tuple(replace(cell, bold=is_best(group, column, cell)) for column, cell in enumerate(cells))
-        for group, cells in zip(groups, rows, strict=True)
-    )
+    marked = [list(cells) for cells in rows]
+    names = groups or [""] * len(rows)
+    for name in set(names):
+        members = [cells for cells, group in zip(marked, names, strict=True) if group == name]
+        for column in range(len(members[0])):
+            values = {float(cells[column].text) for cells in members if cells[column].data is not None}
+            for cells in members if len(values) > 1 or (values and also_ties) else ():
+                if cells[column].data is not None and float(cells[column].text) == best(values):
+                    cells[column] = replace(cells[column], bold=True)
+    return tuple(map(tuple, marked))
 
 
 # ---- formats
@@ -213,6 +205,17 @@ def render(table: Table, form: str) -> str:
     if form not in FORMATS:
         raise unknown_name("format", form, tuple(FORMATS))
     return FORMATS[form](table)
+
+
+def _parts(table: Table, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+    """Return the header and the rows of a table, escaped; `bold` has {} for a text."""
+    rows = [[escape(name) for name in table.header]]
+    for cells in table.rows:
+        texts = [escape(cell.text or NOTHING) for cell in cells]
+        texts = [bold.replace("{}", text) if cell.bold else text for cell, text in zip(cells, texts, strict=True)]
+        spreads = [(escape(cell.marker), escape(cell.spread)) for cell in cells]
+        rows.append([" ".join(filter(None, (text, *more))) for text, more in zip(texts, spreads, strict=True)])
+    return rows
 
 
 def to_rich(table: Table) -> Group:
@@ -253,14 +256,10 @@ def to_text(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    def cell_text(cell: Cell) -> str:
-        text = escape_markdown(cell.text) or NOTHING
-        return _joined(f"**{text}**" if cell.bold else text, cell.marker, escape_markdown(cell.spread))
-
-    alignment = ["---" if n in table.left else "---:" for n in range(len(table.header))]
-    rows = [map(escape_markdown, table.header), alignment, *(map(cell_text, cells) for cells in table.rows)]
+    header, *rows = _parts(table, escape_markdown, "**{}**")
+    alignment = ["---" if n in table.left else "---:" for n in range(len(header))]
     lines = [f"**{escape_markdown(table.title)}**", ""] if table.title.strip() else []
-    lines += [f"| {' | '.join(row)} |" for row in rows]
+    lines += [f"| {' | '.join(row)} |" for row in (header, alignment, *rows)]
     for note in table.notes:
         lines += ["", escape_markdown(note)]
     return "\n".join(lines) + "\n"
@@ -283,39 +282,20 @@ def escape_markdown(text: str) -> str:
 
 def to_latex(table: Table) -> str:
     """Return a table for booktabs, with its caption and notes."""
-
-    def cell_text(cell: Cell) -> str:
-        text = escape_latex(cell.text or NOTHING)
-        bold = rf"\textbf{{{text}}}" if cell.bold else text
-        return _joined(bold, escape_latex(cell.marker), escape_latex(cell.spread))
-
+    header, *rows = (" & ".join(row) + r" \\" for row in _parts(table, escape_latex, r"\textbf{{}}"))
     columns = "".join("l" if n in table.left else "r" for n in range(len(table.header)))
-    header, *rows = [map(escape_latex, table.header), *(map(cell_text, cells) for cells in table.rows)]
-    lines = [
-        r"\begin{table}",
-        rf"\caption{{{escape_latex(table.title)}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        " & ".join(header) + r" \\",
-        r"\midrule",
-        *(" & ".join(row) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(rf"\par\footnotesize {escape_latex(note)}" for note in table.notes),
-        r"\end{table}",
-    ]
+    lines = [rf"\begin{{table}}\caption{{{escape_latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}\toprule"]
+    lines += [header, r"\midrule", *rows, r"\bottomrule\end{tabular}"]
+    lines += [*(rf"\par\footnotesize {escape_latex(note)}" for note in table.notes), r"\end{table}"]
     return "\n".join(lines) + "\n"
 
 
 _LATEX = {
     **{character: f"\\{character}" for character in "{}$&#%_"},
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
+    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "[": "{[}",  # after the end of a row it would be read as an option
-    UP: r"$\uparrow$",
-    DOWN: r"$\downarrow$",
-}
+    UP: r"$\uparrow$", DOWN: r"$\downarrow$",
+}  # fmt: skip
 
 
 def escape_latex(text: str) -> str:
@@ -324,18 +304,19 @@ def escape_latex(text: str) -> str:
 
 def to_csv(table: Table) -> str:
     """Return one line a row; a column with intervals becomes four: the value, low, high, significant."""
-    spreads = [any(isinstance(cells[n].data, Interval) for cells in table.rows) for n in range(len(table.header))]
-
-    def values(cell: Cell, spread: bool) -> list[Value]:
-        if isinstance(cell.data, Interval):
-            return [cell.data.value, cell.data.low, cell.data.high, str(bool(cell.marker)).lower()]
-        return [single_line(cell.text) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
-
-    header: list[str] = []
-    for name, spread in zip(map(single_line, table.header), spreads, strict=True):
-        header += [name, *(f"{name} {part}" for part in ("low", "high", "significant") if spread)]
-    rows = [[value for pair in zip(cells, spreads, strict=True) for value in values(*pair)] for cells in table.rows]
-    return csv_of(header, rows).decode()
+    header, columns = list[str](), list[list[Value]]()
+    for number, name in enumerate(map(single_line, table.header)):
+        cells = [row[number] for row in table.rows]
+        header.append(name)
+        data = [cell.data.value if isinstance(cell.data, Interval) else cell.data for cell in cells]
+        texts = [single_line(cell.text) for cell in cells]
+        columns.append([text if value is None else value for text, value in zip(texts, data, strict=True)])
+        if any(isinstance(cell.data, Interval) for cell in cells):
+            header += [f"{name} {part}" for part in ("low", "high", "significant")]
+            for part in ("low", "high"):
+                columns.append([getattr(cell.data, part, None) for cell in cells])
+            columns.append([str(bool(cell.marker)).lower() if cell.data else None for cell in cells])
+    return csv_of(header, zip(*columns, strict=True)).decode()
 
 
 def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
@@ -355,13 +336,6 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _joined(*parts: str) -> str:
-    return " ".join(filter(None, parts))
-
-
 FORMATS: dict[str, Callable[[Table], str]] = {
-    "terminal": to_text,
-    "markdown": to_markdown,
-    "latex": to_latex,
-    "csv": to_csv,
-}
+    "terminal": to_text, "markdown": to_markdown, "latex": to_latex, "csv": to_csv,
+}  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -21,12 +20,12 @@ from transformers import (
 
 from benchmarks.weights import decoding
 from benchmarks.weights.decoding import generate
+from benchmarks.weights.rules import TALRBatch
 from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
 from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
-from trimsft.objectives import DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
-from trimsft.train.callback import fixed_parts
+from trimsft.objectives import DFT, EAFT, SFT, AutoTrim, TrimSFT
 
 VOCABULARY, EOS = 61, 1
 STEP = 2.0**-23  # of float32
@@ -101,7 +100,7 @@ def test_other_models_are_refused() -> None:
         Base.of(Qwen2ForCausalLM(Qwen2Config(**SIZES, num_hidden_layers=1)))
 
 
-OBJECTIVES = [SFT(), DFT(), TrimSFT(), EAFT(), AutoTrim(), AutoTrim(fixed=(EOS,))]
+OBJECTIVES = [SFT(), DFT(), TrimSFT(), EAFT(), AutoTrim(), TALRBatch()]
 
 
 @pytest.mark.parametrize(("model", "fused"), [("llama", False), ("llama", True), ("gemma", True)], indirect=["model"])
@@ -112,19 +111,16 @@ def test_each_model_is_trained_as_it_would_be_alone(model: Any, fused: bool) -> 
     jobs = [Job(one, sets[at % 2], at, 1e-2 / (1 + at % 2)) for at, one in enumerate(OBJECTIVES)]
     trained = train(Base.of(model), jobs, Schedule(batch=4, trace_every=1), fused=fused)
     for at, job in enumerate(jobs):
-        alone, objective = _trained_alone(model, job, _pairs(at % 2), skip_below=None if fused else 0.0)
+        alone = _trained_alone(model, job, _pairs(at % 2), skip_below=None if fused else 0.0)
         for name, parameter in alone.named_parameters():
             # Adam divides a gradient by its own size, so roundings of a tiny one are not tiny in the step. The rate of
             # the first update is 0: a step of 1e-2 follows from two gradients, of which one is above 5e-5 of the usual
             # size but for 1 in 10^8 weights, and then the step is known to 2e-3
             difference = (trained.model.parameters[name][at] - parameter).abs().max()
-            assert difference <= job.rate * 2e-3, f"{objective}: {name} differs by {float(difference)}"
-        if isinstance(objective, AutoTrim):
-            missing = [trained.traces[at][name] for name in ("missing", "objective_missing_support")]
-            assert missing[1][:2] == [None, missing[0][0]]  # the gate of an update knows the updates before it
+            assert difference <= job.rate * 2e-3, f"{job.objective}: {name} differs by {float(difference)}"
 
 
-def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float | None) -> tuple[Any, object]:
+def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float | None) -> Any:
     model = copy.deepcopy(base)
     decayed = [
         {"params": [one for one in model.parameters() if one.dim() > 1], "weight_decay": 0.01},
@@ -133,7 +129,7 @@ def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float
     optimizer = torch.optim.AdamW(decayed, lr=job.rate, betas=(0.9, 0.95))
     rate = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * 3), 3)
     order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(job.seed)).tolist()
-    objective = job.first_objective()
+    objective = job.objective
     for update in range(3):
         chosen = [pairs[row] for row in order[update * 4 : update * 4 + 4]]
         hidden = [model.model(torch.tensor([[*a, *b]])).last_hidden_state[0, len(a) - 1 : -1] for a, b in chosen]
@@ -146,9 +142,7 @@ def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float
         optimizer.step()
         rate.step()
         optimizer.zero_grad()
-        if isinstance(objective, Adapts):
-            objective = objective.observe(head.tokens).advance((update + 1) / 3)
-    return model, objective
+    return model
 
 
 def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
@@ -159,14 +153,6 @@ def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
     together = [trace["nll"][0] for trace in train(Base.of(llama), jobs, schedule).traces]
     alone = [train(Base.of(llama), [job], schedule).traces[0]["nll"][0] for job in jobs]
     assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
-
-
-def test_fixed_parts_are_those_of_the_trainer() -> None:
-    pairs = _pairs(3, rows=60)
-    examples = Examples.of(pairs)
-    assert EOS in examples.fixed_parts()
-    rows = Dataset.from_dict({"labels": [[-100] * len(a) + list(b) for a, b in pairs]})
-    assert examples.fixed_parts(share=0.3) == fixed_parts(rows, share=0.3)
 
 
 def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(

@@ -30,10 +30,12 @@ def run(*arguments: str):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command: str) -> None:
+def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     result = run(command, "--help")
-    assert result.exit_code == 0
-    assert f"  trimsft {command}" in result.stdout
+    assert result.exit_code == 0 and f"  trimsft {command}" in result.stdout
+    assert len(result.stdout.splitlines()) <= 40
+    assert "--help-all" not in result.stdout or len(run(command, "--help-all").stdout) > len(result.stdout)
 
 
 def test_version_and_help_that_names_every_command() -> None:
@@ -100,7 +102,7 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
     for words, says in (
         ("--data rows.jsonl", "--model: is missing; name a model of the hub or a local folder"),
         ("--model m --data rows.jsonl --bandwidth 0", "--bandwidth: must be a finite number > 0"),
-        ("model rows.jsonl", "belongs to no field; --model model, perhaps"),
+        ("model rows.jsonl", "belongs to no field; --model, --data or --config go before a name"),
     ):
         result = run("train", *words.split())
         assert result.exit_code == 2 and says in result.stderr and result.stderr.count("\n") == 1

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 from typer.testing import CliRunner
 
-import trimsft
 from trimsft import cli
 from trimsft.cli.doctor import check_packages
+from trimsft.head import chunked
 
 NEEDED = [
     "numpy>=1.26",
@@ -36,7 +36,7 @@ def test_it_checks_the_backends_against_float64() -> None:
 
 
 def test_a_backend_that_is_wrong_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = trimsft.head.chunked.solve
+    right = chunked.solve
 
     def wrong(problem):
         solution = right(problem)

@@ -29,22 +29,18 @@ def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        (TypeError, {"hidden": [[1.0]]}, "^hidden: must be a tensor, got list"),
-        (TypeError, {"hidden": HIDDEN.int()}, r"^hidden: must be float32, .*got torch.int32"),
-        (TypeError, {"weight": WEIGHT.bfloat16()}, r"^weight: .*dtype of hidden, torch.float32, got torch.bfloat16"),
-        (TypeError, {"labels": LABELS.float()}, r"^labels: must be integers, got torch.float32"),
-        (TypeError, {"labels": LABELS.bool()}, r"^labels: must be integers, got torch.bool"),
-        (ValueError, {"weight": WEIGHT.T}, r"^weight: must be \[vocabulary, 8\] .*\(4, 8\), got \(8, 10\)"),
-        (ValueError, {"weight": WEIGHT[0]}, r"^weight: must be \[vocabulary, 8\] .* got \(8,\)"),
-        (ValueError, {"hidden": torch.tensor(1.0), "labels": torch.tensor(1)}, r"hidden of shape \(\)"),
-        (ValueError, {"hidden": HIDDEN[:, :0], "weight": WEIGHT[:, :0]}, "^weight: must have two rows and one column"),
-        (ValueError, {"labels": LABELS[:3]}, r"^labels: must have shape \(4,\), got \(3,\)"),
-        (ValueError, {"labels": LABELS[:, None]}, r"^labels: must have shape \(4,\), got \(4, 1\)"),
-        (ValueError, {"bias": torch.zeros(9)}, r"^bias: must be torch.float32 of shape \(10,\), got .* of \(9,"),
-        (ValueError, {"bias": torch.zeros(10).half()}, r"^bias: must be torch.float32 .* got torch.float16"),
-        (ValueError, {"weight": WEIGHT[:1], "labels": LABELS * 0}, "^weight: must have two rows and one column"),
-        (TypeError, {"token_weights": LABELS}, "^token_weights: must be floating-point numbers, got torch.int64"),
-        (ValueError, {"token_weights": torch.ones(3)}, r"^token_weights: must have shape \(4,\), got \(3,\)"),
+        (ValueError, {"hidden": HIDDEN.int()}, r"^hidden: must be float32 or .*got torch.int32"),
+        (ValueError, {"weight": WEIGHT.bfloat16()}, r"^weight: must be float32 of .*, got torch.bfloat16"),
+        (ValueError, {"weight": WEIGHT.T}, r"^weight: must be .* of shape \(8, 8\), got .* \(8, 10\)"),
+        (ValueError, {"weight": WEIGHT[0]}, r"^weight: must be .* of shape \(8, 8\), got .* \(8,\)"),
+        (ValueError, {"labels": LABELS.float()}, r"^labels: must be int64 or .*, got torch.float32"),
+        (ValueError, {"labels": LABELS.bool()}, r"^labels: must be int64 or .*, got torch.bool"),
+        (ValueError, {"labels": LABELS[:3]}, r"^labels: .* of shape \(4,\), got .* \(3,\)"),
+        (ValueError, {"labels": LABELS[:, None]}, r"^labels: .* of shape \(4,\), got .* \(4, 1\)"),
+        (ValueError, {"bias": torch.zeros(9)}, r"^bias: must be float32 of shape \(10,\), got .* of shape \(9,"),
+        (ValueError, {"bias": torch.zeros(10).half()}, r"^bias: must be float32 .* got torch.float16"),
+        (ValueError, {"token_weights": LABELS}, "^token_weights: must be float32 or .*, got torch.int64"),
+        (ValueError, {"token_weights": torch.ones(3)}, r"^token_weights: .* of shape \(4,\), got .* \(3,\)"),
         (ValueError, {"weight": WEIGHT.to("meta")}, r"^weight: is on meta, hidden on cpu"),
         (ValueError, {"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
         (ValueError, {"bias": torch.zeros(10, device="meta")}, r"^bias: is on meta, hidden on cpu"),
@@ -104,14 +100,13 @@ def test_triton_that_is_not_installed(monkeypatch) -> None:
         (lambda tokens: torch.ones(3), r"\(shape \(4,\)\), got torch.float32 of shape \(3,\)"),
         (lambda tokens: tokens.gap.mean(), r"\(shape \(4,\)\), got torch.float32 of shape \(\)"),
         (lambda tokens: torch.ones_like(tokens.competitor), "got torch.int64"),
-        (lambda tokens: tokens.gap > 0, "got torch.bool"),
         (lambda tokens: 1.0, "float"),
         (lambda tokens: None, "NoneType"),
     ],
-    ids=["length", "scalar", "integers", "booleans", "number", "None"],
+    ids=["length", "scalar", "integers", "number", "None"],
 )
 def test_objective_that_returns_something_else(weights, got, backend) -> None:
-    message = rf"(?s)^objective .* must return one floating-point weight per token.*{got}"
+    message = rf"(?s)^objective .* must return one floating-point or boolean weight per token.*{got}"
     refused(WrongArgument, message, objective=weights, backend=backend, **on(device_of(backend)))
 
 

@@ -12,9 +12,8 @@ from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError
 from trimsft.grading import GRADER_VERSION
-from trimsft.report import CompareSettings, ReportSettings, compare, make_report
-from trimsft.report.figures import style
-from trimsft.report.runs import named_runs, read_run
+from trimsft.report import CompareSettings, ReportSettings, compare, figures, make_report
+from trimsft.report.runs import Run, named_runs, read_runs
 from trimsft.runs import RunLock
 from trimsft.study.paper_tables import paper_model
 
@@ -23,7 +22,7 @@ from trimsft.study.paper_tables import paper_model
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty current directory; of figures their numbers alone, which is faster."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 def run(*arguments):
@@ -155,20 +154,20 @@ def test_a_run_is_read_as_the_files_it_has() -> None:
     make_table(Path("run/tokens.parquet"), TEXTS)
     Path("run/config.yaml").write_text("objective: trim-e\n")
     Path("run/manifest.json").write_text(json.dumps({"model": {"name": "Qwen/Qwen2.5-Math-1.5B"}}))
-    run = read_run("mine", Path("run"))
+    run = Run("mine", Path("run"))
     assert run.objective == "trim-e" and paper_model(run.trained_from) == "Qwen2.5-Math-1.5B"
     assert run.interval_percent("amc", "average").value == pytest.approx(100 * 5 / 16)
     assert run.interval_percent("math500", "average") is None and len(run.table) == sum(map(len, TEXTS))
-    table = read_run("TrimSFT", Path("run/tokens.parquet"))
+    table = Run("TrimSFT", Path("run/tokens.parquet"))
     assert (table.objective, table.scores, table.manifest, table.trained_from) == ("trim", {}, {}, "")
-    assert read_run("Base", Path("run/tokens.parquet")).objective is None
+    assert Run("Base", Path("run/tokens.parquet")).objective is None
     Path("run/manifest.json").write_text(json.dumps({"model": "models/x"}))
-    assert read_run("x", Path("run")).trained_from == "models/x"
+    assert Run("x", Path("run")).trained_from == "models/x"
     Path("run/eval/amc/scores.json").write_text("[]")
     with pytest.raises(RunError, match=r"scores\.json: input should be an object, got \[\]; it is damaged"):
-        _ = read_run("x", Path("run")).scores
+        _ = Run("x", Path("run")).scores
     with pytest.raises(RunError, match="'x' has no folder 'nowhere'"):
-        read_run("x", Path("nowhere"))
+        read_runs({"x": Path("nowhere")})
 
 
 PROTOCOL = {

@@ -5,6 +5,7 @@ With TRIMSFT_STUB set, cells take no time but for one: see `stub`.
 
 import os
 import sys
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 
@@ -12,16 +13,16 @@ if __name__ == "__main__":  # workers import this file, too, and need none of it
     from tests.study.stub import StubJob
     from trimsft import quickstart
     from trimsft.cli import main
-    from trimsft.study import run, studies
+    from trimsft.study import run, scales
 
-    studies.COMPARED = ("base", "sft", "trim")
+    scales.SCALES["lab"] = replace(scales.LAB, compared=("base", "sft", "trim"))
     settings = quickstart.QuickstartSettings
     settings.__init__ = partialmethod(  # type: ignore[method-assign,assignment]
         settings.__init__, rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
     )
     if "TRIMSFT_STUB" in os.environ:
         run.Job = StubJob  # type: ignore[misc]
-        run.check_settings = run.check_at_hand = lambda *_: None  # these load what trains
+        run.check_study = lambda *_, **__: None  # these load what trains
         run.rebuild_tables = lambda *_, **__: [Path("table.md")]
     sys.argv = ["trimsft", *sys.argv[1:]]
     main()

@@ -76,7 +76,7 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
         ("study run main --executor slurm", "--executor: unknown name 'slurm'"),
         ("study run main --workers 0", "--workers: must be at least 1, got 0"),
         ("study run main --model other", "--model: unknown name 'other'; "),
-        ("study run main --model lab=gone", "--model: cannot load 'gone' (no such folder here, and the hub"),
+        ("study run main --model lab=gone", "--model: cannot load a tokenizer from 'gone' (no such"),
         ("study run main --smoke -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you mean"),
         ("study run main --dry-run -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you"),
         ("study run main --scale small --dry-run", "dataset_name: no such file or folder"),

@@ -57,7 +57,7 @@ def test_a_core_or_a_group_of_gpus_for_each_process(tmp_path: Path, monkeypatch:
     shared = environments(lab, [Cell(model="lab", objective="sft")], 7)
     assert [each["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1", "2", "3", "7", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(UsageError, match=r"gpus: Qwen.* needs 2 GPUs and there are 1"):
+    with pytest.raises(UsageError, match=r"gpus: Qwen.* needs 2 and there are 1"):
         environments(two, paper, None)
 
 

@@ -12,13 +12,13 @@ import yaml
 
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
-from trimsft.lab import base_model_path
 from trimsft.shipped import find_recipe
 from trimsft.study import paper
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
-from trimsft.study.steps import model_path, training_fields, training_settings
+from trimsft.study.steps import Job, all_needs, model_path, training_settings
+from trimsft.study.studies import STUDIES, in_the_paper
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -27,7 +27,7 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
     folder.settle(SCALES[name])
     folder.settle(SCALES[name])  # once more is no other one
     assert folder.read_scale() == SCALES[name]
-    with pytest.raises(RunError, match=r"no scale of a study of this version \(the field 'colour'\)"):
+    with pytest.raises(RunError, match=r"no scale of a study \(the field 'colour'\)"):
         Scale.from_dict({**SCALES[name].as_dict(), "colour": "blue"})
 
 
@@ -68,11 +68,20 @@ def test_a_paper_cell_is_its_recipe_and_an_objective(tmp_path: Path) -> None:
     assert Path(settings.args.output_dir) == tmp_path / "runs" / cell.name
 
 
-def test_a_cell_of_the_lab_trains_the_shipped_base_on_its_own_seed(tmp_path: Path) -> None:
-    fields = training_fields(StudyFolder(tmp_path), LAB, Cell(model="lab", objective="sft", seed=3))
-    assert fields["model_name_or_path"] == str(base_model_path())
-    assert fields["dataset_name"] == str(tmp_path / "data" / "train-seed3.jsonl")
-    assert fields["use_cpu"] is True and fields["bf16"] is False and "margin" not in fields
+def test_coders_are_trained_by_the_papers_recipe_on_fewer_rows(tmp_path: Path) -> None:
+    for size in ("0.5b", "1.5b"):
+        scale, name = SCALES[f"qwen-coder-{size}"], f"Qwen2.5-Coder-{size.upper()}-Instruct"
+        cells = STUDIES["main"].cells(scale)
+        assert [(cell.model, cell.objective) for cell in cells] == [
+            (name, objective) for objective in ("base", "sft", "dft", "trim", "auto-trim")
+        ]
+        settings = training_settings(StudyFolder(tmp_path), scale, cells[1])
+        assert settings.model.model_name_or_path == f"Qwen/{name}" and settings.data.sample == 8_000
+        assert (settings.args.learning_rate, settings.args.global_batch, settings.args.max_length) == (5e-5, 24, 2048)
+        evaluated = Job(StudyFolder(tmp_path), scale, frozenset()).eval_settings(cells[0], "model")
+        assert (evaluated.benchmarks, evaluated.samples, evaluated.greedy) == (("math500",), 8, True)
+        assert (evaluated.temperatures, evaluated.temperature_samples) == ((0.6, 0.3), 4)
+        assert all_needs(scale, {"scores"}) == {"scores", "tokens"}, "weights go"
 
 
 def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
@@ -126,8 +135,47 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: st
         ScaleOptions(**options).to_scale()
 
 
-def test_what_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"recipe: no such file, .*, got 'nothing\.yaml'"):
-        find_recipe("nothing.yaml")
-    with pytest.raises(UsageError, match="models: there is none"):
-        replace(LAB, models={})
+# ---- studies
+
+
+def bands(name: str, objective: str = "trim", scale: Scale = LAB) -> set[tuple[float, float]]:
+    cells = STUDIES[name].cells(scale)
+    return {(cell.get("margin"), cell.get("bandwidth")) for cell in cells if cell.objective == objective}
+
+
+def test_studies_are_the_papers_tables() -> None:
+    cells = STUDIES["main"].cells(PAPER)
+    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.scores("main")}
+    assert len(cells) == 30 and bands("main", scale=PAPER) == {(1.5, 0.8)}
+    widths, margins = (0.1, 0.5, 1, 2, 3, 4, 5, 6), (0, 0.5, 1, 2, 3, 4, 5, 6)
+    expected = {(m, tau) for m in (1, 6) for tau in widths} | {(m, tau) for tau in (1, 6) for m in margins}
+    assert bands("ablation") == expected
+    assert Cell(model="lab", objective="sft") in STUDIES["ablation"].cells(LAB)
+    for objective in ("trim", "trim-e", "trim-h"):
+        assert bands("half-trims", objective) == {(m, 1) for m in range(1, 6)}
+
+
+def test_cells_are_shared_and_bases_have_one_seed() -> None:
+    of = {name: set(study.cells(LAB, seeds=2)) for name, study in STUDIES.items()}
+    assert of["main"] == of["passes"] == of["gaps"]
+    assert of["weights"] == of["gradient-mass"] == of["categories"] == {Cell(model="lab", objective="base")}
+    cells = STUDIES["main"].cells(LAB, seeds=3)
+    assert len(cells) == 1 + 4 * 3 == len(set(cells))
+    assert [cell.seed for cell in cells] == [0] + [seed for seed in range(3) for _ in range(4)]
+    assert STUDIES["main"].cells(ScaleOptions(seeds=3).to_scale()) == cells
+
+
+def test_one_model_studies_take_the_papers_where_it_is_there() -> None:
+    llama = ScaleOptions(scale="paper", models=("Llama3.2-3B",)).to_scale()
+    for name, scale, models in (
+        ("ablation", PAPER, {"Qwen2.5-Math-1.5B"}),
+        ("passes", PAPER, {"Qwen2.5-Math-1.5B", "Llama3.1-8B"}),
+        ("passes", llama, {"Llama3.2-3B"}),
+    ):
+        assert {cell.model for cell in STUDIES[name].cells(scale)} == models
+
+
+def test_studies_name_the_papers_tables() -> None:
+    named = {name: in_the_paper(study) for name, study in STUDIES.items()}
+    assert named["main"] == "Table 1" and named["passes"] == "Figure 2" and named["half-trims"] == "Table 2, Table 6"
+    assert [name for name, where in named.items() if not where] == ["objectives"]  # of our own

@@ -1,24 +1,36 @@
-"""What is done for one cell: only what is missing, weights that are dropped, and why a process of a step failed."""
+"""The work on one cell and its folder: what is missing, weights that are dropped, ranks, damaged files, refusals."""
 
 import json
-import signal
-import subprocess
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.study.stub import SCALE, cells, finish, is_running
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory
 from trimsft.shipped import find_recipe
 from trimsft.study import steps
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.scales import LAB, SMALL
-from trimsft.study.steps import Job, StepError, all_needs, command_of, token_rows
+from trimsft.study.run import read_status
+from trimsft.study.scales import LAB, PAPER, SMALL, ModelAt, Scale, ScaleOptions
+from trimsft.study.steps import (
+    Job,
+    StepError,
+    all_needs,
+    check_cells,
+    check_study,
+    launch_command,
+    model_path,
+    token_rows,
+    training_settings,
+    with_attention,
+)
 
 BOTH = frozenset({"scores", "tokens"})
 
@@ -63,30 +75,19 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
     if not keep:
         with pytest.raises(UsageError, match="its weights were deleted after its evaluation; to measure more, remove"):
-            job.take(cell, "evaluate")
+            job.measure(cell)
 
 
-def test_a_step_in_its_own_process_says_why_it_failed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("script", "reason"), [("exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "signal 9")])
+def test_ranks_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
     job, cell = make_job(tmp_path)
-    job = replace(job, scale=replace(job.scale, device="cuda", rows=None), needs=frozenset({"scores"}))
-    run = RunDirectory(job.folder.run(cell))
-    run.mark_finished()
-    run.write_manifest(weights="dropped")
-    with pytest.raises(StepError, match=r"^its weights were deleted after its evaluation; to measure more"):
+    job = replace(job, scale=replace(job.scale, models={"good": ModelAt(path="good", gpus=2)}))
+    monkeypatch.setattr(steps, "launch_command", lambda *_: [sys.executable, "-c", f"import os; {script}"])
+    with pytest.raises(StepError, match=f"the training ended .*{reason}"):
         job.run(cell)
-    assert "Traceback" in capfd.readouterr().err
-    for script, reason in (
-        ("import sys; sys.exit(3)", "exit code 3"),
-        ("import os; os.kill(os.getpid(), 9)", "killed"),
-    ):
-        monkeypatch.setattr(steps, "command_of", lambda *_, script=script: [sys.executable, "-c", script])
-        with pytest.raises(StepError, match=f"evaluate ended .{reason}"):
-            job.run(cell)
 
 
-def test_an_interrupted_step_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_ends_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, cell = make_job(tmp_path)
     pid = tmp_path / "pid"
     script = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(600)"
@@ -95,29 +96,29 @@ def test_an_interrupted_step_ends_its_process(tmp_path: Path, monkeypatch: pytes
         if pid.exists() and pid.read_text():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(steps, "command_of", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(steps, "launch_command", lambda *_: [sys.executable, "-c", script])
     monkeypatch.setattr(steps, "time", SimpleNamespace(sleep=interrupt))
     with pytest.raises(KeyboardInterrupt):
-        job._take_elsewhere(cell, "train", 2)
+        job._launch(cell)
     assert not is_running(int(pid.read_text()))
 
 
-def test_a_step_is_a_call_where_a_process_would_take_longer(tmp_path: Path) -> None:
-    for scale in (LAB, replace(LAB, device="cuda"), replace(SMALL, device="cpu", engine="transformers")):
-        job = Job(StudyFolder(tmp_path), scale, BOTH)
-        assert all(map(job._is_call, ("train", "evaluate", "tokens")))
-        with_vllm = replace(job, scale=replace(scale, engine="vllm"))
-        assert with_vllm._is_call("train") and not with_vllm._is_call("evaluate")
-    assert not Job(StudyFolder(tmp_path), SMALL, BOTH)._is_call("evaluate")
-
-
-def test_several_processes_are_launched_by_accelerate_or_torchrun() -> None:
-    order, step = Path("order"), ["-m", "trimsft.study.steps", "order"]
-    assert command_of(order, 1, "cuda") == [sys.executable, *step]
-    two = command_of(order, 2, "cuda")
+def test_accelerate_launches_ranks_on_gpus_and_torchrun_elsewhere() -> None:
+    words = ["train", "--config", "x.yaml"]
+    two = launch_command(2, "cuda", words)
     accelerate = ["-m", "accelerate.commands.launch", "--config_file", str(find_recipe("accelerate/fsdp2.yaml"))]
-    assert two[1:5] == accelerate and two[-3:] == step and two[two.index("--num_processes") + 1] == "2"
-    assert command_of(order, 2, "cpu")[1:5] == ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    assert two[1:5] == accelerate and two[two.index("--num_processes") + 1] == "2"
+    assert two[-5:] == ["-m", "trimsft", *words]
+    assert launch_command(2, "cpu", words)[1:5] == ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
+
+
+def test_a_process_ends_with_its_step_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, cell = make_job(tmp_path)
+    job = replace(job, scale=replace(job.scale, device="cuda", rows=None))
+    monkeypatch.setattr(steps, "redirect_output", lambda _: None)
+    monkeypatch.setattr(Job, "train", lambda self, cell: finish(self, cell))
+    monkeypatch.setattr(Job, "measure", lambda self, cell: self.folder.tokens(cell).touch())
+    assert [job.attempt(cell).state for _ in range(2)] == ["more", "done"]
 
 
 def test_updates_are_known_beforehand_where_the_data_is_the_labs() -> None:
@@ -138,14 +139,123 @@ def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     assert again == rows
 
 
-def test_a_step_ends_with_whoever_gave_the_order() -> None:
-    code = (
-        "import threading, time; from trimsft.study import steps; "
-        "threading.Thread(target=steps._end_with_input, daemon=True).start(); print('on', flush=True); time.sleep(60)"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == b"on\n"
-    assert child.poll() is None
-    child.stdin.close()
-    child.stdout.close()
-    assert child.wait(30) == -signal.SIGTERM
+# ---- damaged files, secrets, links
+
+CELL, TINY = Cell(model="lab", objective="sft"), replace(LAB, rows=4, table_rows=2)
+DEEP = "[" * 100_000
+
+
+def records(**cell: Any) -> str:
+    return json.dumps([{"needs": ["scores"], **CELL.as_dict()} | cell])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StudyFolder:
+    folder = StudyFolder(tmp_path / "study")
+    folder.settle(TINY)
+    folder.remember([CELL], {"scores"})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("config.yaml", text) for text in ("", "3", "a: &a [*a]", DEEP)),
+        ("config.yaml", {"models": {"lab": {"path": 3}}}),
+        ("config.yaml", {"benchmarks": []}),
+        ("config.yaml", {"colour": "blue"}),
+        *(("cells.json", text) for text in (DEEP, '[{"needs": ["scores"]}]', "{}", records(needs=3))),
+        ("cells.json", records(model="../x")),
+        ("cells.json", records(objective="trim", fields={"margin": []})),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line(folder: StudyFolder, file: str, content: Any) -> None:
+    path = folder.out / file
+    path.write_text(content if isinstance(content, str) else json.dumps(TINY.as_dict() | content))
+    with pytest.raises(RunError) as refusal:
+        read_status(folder.out)
+    assert str(path) in str(refusal.value) and len(str(refusal.value)) < 400
+
+
+def test_a_failure_is_kept_without_secrets(folder: StudyFolder) -> None:
+    folder.note_failure(CELL, "cannot reach https://me:hunter2@host/x")
+    assert folder.read_failure(CELL) == "cannot reach https://***@host/x"
+    with pytest.raises(UsageError, match="'hub_token' is a secret, which a study writes down; set HF_TOKEN"):
+        ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
+
+
+def test_damaged_rows_and_recipes_are_named(folder: StudyFolder, tmp_path: Path) -> None:
+    folder.token_rows.parent.mkdir(parents=True, exist_ok=True)
+    folder.token_rows.write_text('{"problem": "a", "solution": "b"}\n{"prob')
+    with pytest.raises(UsageError, match=r"token-rows\.jsonl, line 2: not usable JSON"):
+        token_rows(folder, TINY, CELL)
+    recipe = tmp_path / "recipe.yaml"
+    for content, problem in (("x: [", "not readable as YAML"), ("[]", "valid dictionary"), ("x: 1", "names no model")):
+        recipe.write_text(content)
+        with pytest.raises((UsageError, RunError), match=problem):
+            model_path(ModelAt(recipe=str(recipe)))
+
+
+@pytest.mark.parametrize("place", ["data", "runs/lab", "runs/lab/sft/seed0/log.txt", ".settling"])
+def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) -> None:
+    link, target = tmp_path / "study" / place, tmp_path / "target"
+    link.parent.mkdir(parents=True)
+    target.write_text("kept")
+    link.symlink_to(target)
+    with pytest.raises(RunError, match="is a link, which is not written through") as refused:
+        StudyFolder(tmp_path / "study").settle(TINY)
+    assert str(refused.value).startswith(f"{link}: ") and target.read_text() == "kept"
+
+
+# ---- what is looked at before anything is run
+
+
+def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: False)
+    sft = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
+
+    def attention(scale: Scale) -> Any:
+        return training_settings(StudyFolder(tmp_path), scale, sft).model.attn_implementation
+
+    assert attention(PAPER) == "flash_attention_2" and attention(with_attention(PAPER)) == "sdpa"
+    assert with_attention(SMALL) == SMALL and with_attention(LAB) == LAB
+    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: True)
+    assert with_attention(PAPER) == PAPER and attention(with_attention(replace(PAPER, device="cpu"))) == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"benchmarks": ("lab-easy", "gone.jsonl")}, "benchmarks: no such file: 'gone.jsonl'"),
+        ({"benchmarks": ("gsm8k",), "benchmark_data": "."}, "benchmark_data: "),
+        ({"sampling": {"temperature": -1}}, "temperature: must be at least 0"),
+    ],
+)
+def test_what_no_evaluation_would_take_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        check_study(replace(LAB, **change), StudyFolder(tmp_path / "out"))
+
+
+def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*what: Any, **how: Any) -> None:
+        raise ConnectionError("no route to the hub")
+
+    monkeypatch.setattr("datasets.load_dataset", unreachable)
+    scale = replace(LAB, benchmarks=("lab-easy", "math500"))
+    check_study(scale, StudyFolder(tmp_path))
+    with pytest.raises(UsageError, match=r"'math500'") as refused:
+        check_study(scale, StudyFolder(tmp_path), is_at_hand=True)
+    assert refused.value.remedy is not None and refused.value.remedy[0] == "benchmark_data"
+    check_study(LAB, StudyFolder(tmp_path), is_at_hand=True)
+
+
+def test_an_absent_engine_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps.importlib.util, "find_spec", lambda name: None)
+    job = Job(StudyFolder(tmp_path), replace(LAB, engine="vllm", benchmarks=("toy",)), frozenset({"scores"}))
+    with pytest.raises(UsageError, match="engine: is not installed, got 'vllm'; let auto take transformers"):
+        check_cells(job, [CELL])
+    finish(job, CELL)
+    check_cells(job, [CELL])  # what is evaluated needs no engine

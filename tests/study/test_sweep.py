@@ -11,8 +11,8 @@ import pytest
 from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import sweep_output
 from trimsft.errors import RunError
-from trimsft.report.figures import style
-from trimsft.report.page.details import read_sweep as read_for_page
+from trimsft.report import figures
+from trimsft.report.sweep import read_sweep as read_for_page
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
 from trimsft.study.run import Outcome
@@ -39,7 +39,7 @@ TUNED = {("sft", SLOW): (2, 2), ("sft", FAST): (5, 4), ("trim", SLOW): (3, 4), (
 @pytest.fixture(autouse=True)
 def only_numbers(monkeypatch):
     """What is drawn is in the CSV beside it; pictures take longer."""
-    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 def cells_of(*grids, seeds=1, **options):
@@ -222,7 +222,7 @@ def test_sft_has_the_same_learning_rate_as_the_point():
 
 
 def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(style, "PRINT_FORMATS", (".svg", ".pdf", ".png"))
+    monkeypatch.setattr(figures, "PRINT_FORMATS", (".svg", ".pdf", ".png"))
     cells, found = trained()
     out = tmp_path / "sweep"
     write_runs(out, found)

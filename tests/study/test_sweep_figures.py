@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from tests.study.made_up_scores import results
-from trimsft.report.figures import style
+from trimsft.report import figures
 from trimsft.study.sweep import points, read_axes, select, sweep_cells, swept_of
 from trimsft.study.sweep_tables import sweep_figures
 
@@ -13,7 +13,7 @@ from trimsft.study.sweep_tables import sweep_figures
 @pytest.fixture(autouse=True)
 def only_numbers(monkeypatch):
     """What is drawn is in the CSV beside it; pictures take longer."""
-    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 def swept(*grids, objective="trim", **options):

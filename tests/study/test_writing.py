@@ -13,7 +13,7 @@ from tests.evaluate.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.report.figures import style
+from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import summarise
 from trimsft.study.scales import SCALES
@@ -36,7 +36,7 @@ def _quick(monkeypatch, request):
         return path
 
     if "for_real" not in request.fixturenames:
-        monkeypatch.setattr(style, "PRINT_FORMATS", ())
+        monkeypatch.setattr(figures, "PRINT_FORMATS", ())
         monkeypatch.setattr("trimsft.report.page.build.write_report", write_title)
 
 

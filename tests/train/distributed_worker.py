@@ -29,7 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import history_of, make_tokenizer
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse
-from trimsft.train.checkpoints import SEAL, seal
+from trimsft.train.checkpoints import COMPLETE, mark_complete
 from trimsft.train.run import train as train_run
 from trimsft.train.stopping import Stopping
 
@@ -175,13 +175,13 @@ def _spoil_bytes(checkpoint: Path, mark: Path) -> None:
 
 def _metadata_without_seal(checkpoint: Path, mark: Path) -> None:
     _spoil_metadata(checkpoint, mark, part="pytorch_model_fsdp_0")
-    (checkpoint / SEAL).unlink()
+    (checkpoint / COMPLETE).unlink()
 
 
 def _bytes_sealed_again(checkpoint: Path, mark: Path) -> None:
     _spoil_bytes(checkpoint, mark)
-    (checkpoint / SEAL).unlink()
-    seal(checkpoint, STEPS // 2)
+    (checkpoint / COMPLETE).unlink()
+    mark_complete(checkpoint, STEPS // 2)
 
 
 SPOILED = {"metadata without a seal": _metadata_without_seal, "bytes sealed again": _bytes_sealed_again}

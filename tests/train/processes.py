@@ -112,7 +112,7 @@ SAVING = {
     "weights": ("transformers.Trainer", "save_model"),
     "optimizer": ("transformers.Trainer", "_save_optimizer_and_scheduler"),
     "random numbers": ("transformers.Trainer", "_save_rng_state"),
-    "seal": ("trimsft.train.checkpoints", "seal"),
+    "marker": ("trimsft.train.checkpoints", "mark_complete"),
     "name": ("trimsft.train.checkpoints", "_publish"),
     "everything": ("trimsft.train.checkpoints.AtomicCheckpoints", "_save_checkpoint"),
 }

@@ -1,6 +1,5 @@
 """Checkpoints: a killed training goes on as if nothing had happened; what is torn is never used, what is good stays."""
 
-import errno
 import json
 import logging
 import os
@@ -10,14 +9,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import peft
 import pytest
 import torch
+from datasets import Dataset
+from safetensors.torch import load_file, save_file
 from transformers import Trainer
 
+from tests.train.distributed_worker import Evil
 from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
-from trimsft.runs import fingerprint_file
-from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint, opened_as_data
+from trimsft.train.checkpoints import (
+    COMPLETE,
+    STAGING,
+    AtomicCheckpoints,
+    clear_staging,
+    latest_checkpoint,
+    mark_complete,
+    opened_as_data,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -48,23 +58,26 @@ def save(trainer: AtomicCheckpoints, step: int) -> Path:
     return Path(str(trainer.args.output_dir)) / f"checkpoint-{step}"
 
 
-def test_a_checkpoint_is_sealed_and_pushed_under_its_final_name(trainer, monkeypatch) -> None:
+def test_a_checkpoint_is_complete_readable_and_without_secrets(trainer, monkeypatch) -> None:
     pushed = []
 
     def push(self: Trainer, folder: str) -> None:
-        pushed.append((folder, (Path(folder) / SEAL).exists()))
+        pushed.append((folder, (Path(folder) / COMPLETE).exists()))
 
     monkeypatch.setattr(Trainer, "_push_from_checkpoint", push)
-    trainer.args.push_to_hub = True
-    saved = save(trainer, 3)
-    sealed = json.loads((saved / SEAL).read_text())
-    assert sealed["step"] == 3
-    assert sealed["files"] == {
-        path.name: [path.stat().st_size, fingerprint_file(path)] for path in saved.iterdir() if path.name != SEAL
-    }
-    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sealed["files"])
-    assert latest_checkpoint(saved.parent) == saved
-    assert pushed == [(str(saved), True)]
+    trainer.args.push_to_hub, trainer.args.hub_token = True, "hf_secret"
+    mask = os.umask(0o027)
+    try:
+        saved = save(trainer, 3)
+    finally:
+        os.umask(mask)
+    marker = json.loads((saved / COMPLETE).read_text())
+    sizes = {path.name: path.stat().st_size for path in saved.iterdir() if path.name != COMPLETE}
+    assert marker == {"step": 3, "files": sizes}
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sizes)
+    assert {path.stat().st_mode & 0o777 for path in saved.iterdir()} == {0o640}
+    assert not any(b"hf_secret" in path.read_bytes() for path in saved.iterdir())
+    assert latest_checkpoint(saved.parent) == saved and pushed == [(str(saved), True)]
 
 
 def test_rotation_keeps_the_newest_and_the_best(trainer, tmp_path) -> None:
@@ -75,10 +88,9 @@ def test_rotation_keeps_the_newest_and_the_best(trainer, tmp_path) -> None:
     best = save(trainer, 10)
     assert trainer.state.best_model_checkpoint == str(best)
     assert json.loads((best / "trainer_state.json").read_text())["best_model_checkpoint"] == str(best)
-    save(trainer, 11)
-    save(trainer, 12)
+    for step in (11, 12):
+        save(trainer, step)
     assert names(tmp_path) == ["checkpoint-10", "checkpoint-12"]
-    assert trainer.state.best_model_checkpoint == str(best)
     trainer.args.save_total_limit = 1
     save(trainer, 13)
     assert names(tmp_path) == ["checkpoint-10", "checkpoint-13"]
@@ -86,53 +98,18 @@ def test_rotation_keeps_the_newest_and_the_best(trainer, tmp_path) -> None:
 
 def test_rotation_removes_torn_checkpoints_first(trainer, tmp_path) -> None:
     save(trainer, 2)
-    torn = save(trainer, 8)
-    os.truncate(torn / "optimizer.pt", 1000)
+    os.truncate(save(trainer, 8) / "optimizer.pt", 1000)
     trainer.args.save_total_limit = 2
     save(trainer, 4)  # continued from 2
     assert names(tmp_path) == ["checkpoint-2", "checkpoint-4"]
-    save(trainer, 8)
-    trainer.args.save_total_limit = 1
-    save(trainer, 6)  # continued from 4, by choice
-    assert names(tmp_path) == ["checkpoint-6"]
-
-
-def test_no_secret_is_saved_and_files_follow_the_umask(trainer) -> None:
-    trainer.args.hub_token, trainer.args.model_init_kwargs = "hf_secret", {"token": "hf_secret", "revision": "main"}
-    mask = os.umask(0o027)
-    try:
-        saved = save(trainer, 1)
-    finally:
-        os.umask(mask)
-    assert not any(b"hf_secret" in path.read_bytes() for path in saved.iterdir())
-    assert {path.stat().st_mode & 0o777 for path in saved.iterdir()} == {0o640}
-    kept = torch.load(saved / "training_args.bin", weights_only=False)
-    assert kept.hub_token is None and kept.model_init_kwargs == {"revision": "main"}
-    assert trainer.args.hub_token == "hf_secret"
-
-
-def test_a_checkpoint_of_the_same_name_is_replaced_or_stays(trainer, tmp_path, monkeypatch) -> None:
-    saved = save(trainer, 4)
-    (saved / SEAL).unlink()
-    (saved / "left_over").write_text("x")
-    save(trainer, 4)
-    assert (saved / SEAL).exists() and not (saved / "left_over").exists()
-    (saved / "mark").write_text("old")
-    rename = os.rename
-
-    def refuse(source: Path, target: Path) -> None:
-        if source == tmp_path / STAGING / "checkpoint-4":
-            raise PermissionError(errno.EPERM, "not permitted")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(PermissionError):
-        save(trainer, 4)
-    assert (saved / "mark").exists() and names(tmp_path) == ["checkpoint-4"]
 
 
 def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(trainer, tmp_path) -> None:
     saved = save(trainer, 4)
+    (saved / COMPLETE).unlink()
+    (saved / "left_over").touch()
+    save(trainer, 4)  # a torn one of the same name is replaced
+    assert latest_checkpoint(tmp_path) == saved and not (saved / "left_over").exists()
     # where a kill between the two renames leaves things
     (tmp_path / STAGING).mkdir()
     shutil.copytree(saved, tmp_path / STAGING / "checkpoint-4")
@@ -142,22 +119,15 @@ def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(trainer, tmp_p
     assert latest_checkpoint(tmp_path) == saved and names(tmp_path) == ["checkpoint-4"]
 
 
-def fill_disk(*args: Any, **kwargs: Any) -> None:
-    with open("/dev/full", "wb", buffering=0) as full:
-        full.write(b"0")
-
-
 def fail_as_torch_does(*args: Any) -> None:
     raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
 
 
-@pytest.mark.parametrize("fail", [fill_disk, fail_as_torch_does])
-def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(trainer, tmp_path, monkeypatch, fail) -> None:
+def test_a_full_disk_is_reported_and_costs_no_earlier_checkpoint(trainer, tmp_path, monkeypatch) -> None:
     saved = save(trainer, 1)
-    monkeypatch.setattr(Trainer, "_save_rng_state", fail)
-    if fail is fail_as_torch_does:  # another failure is left as it is
-        with pytest.raises(RuntimeError, match="unexpected pos"):
-            save(trainer, 2)
+    monkeypatch.setattr(Trainer, "_save_rng_state", fail_as_torch_does)
+    with pytest.raises(RuntimeError, match="unexpected pos"):  # another failure is left as it is
+        save(trainer, 2)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(WriteError, match=r"output_dir: no space for checkpoint-2 .* checkpoints are intact") as full:
         save(trainer, 2)
@@ -180,27 +150,16 @@ def test_resuming_takes_the_newest_whole_checkpoint(trainer, tmp_path, monkeypat
         trainer.train(str(torn))
 
 
-def flip(path: Path) -> None:
-    """Change one bit, in the middle."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-DAMAGE = {
-    "a bit of the weights": (lambda saved: flip(saved / "model.safetensors"), "model.safetensors has another content"),
-    "a bit of the optimizer": (lambda saved: flip(saved / "optimizer.pt"), "optimizer.pt has another content"),
-    "a file cut short": (lambda saved: os.truncate(saved / "rng_state.pth", 100), "rng_state.pth has 100 bytes"),
-    "a file missing": (lambda saved: (saved / "scheduler.pt").unlink(), "scheduler.pt is missing"),
-    "no seal": (lambda saved: (saved / SEAL).unlink(), f"{SEAL} is missing"),
-    "a broken seal": (lambda saved: (saved / SEAL).write_text("{}"), "cannot be read"),
-    "a seal of files elsewhere": (
-        lambda saved: (saved / SEAL).write_text('{"files": {"../checkpoint-1/optimizer.pt": [9, ""]}}'), "no file of it"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda saved: os.truncate(saved / "rng_state.pth", 100), "rng_state.pth has 100 bytes"),
+        (lambda saved: (saved / "scheduler.pt").unlink(), "scheduler.pt is missing"),
+        (lambda saved: (saved / COMPLETE).unlink(), f"{COMPLETE} is missing"),
+        (lambda saved: (saved / COMPLETE).write_text("{}"), "cannot be read"),
+    ],
+    ids=["a file cut short", "a file missing", "no marker", "a broken marker"],
+)
 def test_a_damaged_newest_checkpoint_is_skipped(trainer, tmp_path, caplog, damage, message) -> None:
     good, torn = save(trainer, 1), save(trainer, 2)
     (tmp_path / "checkpoint-best").mkdir()
@@ -209,9 +168,6 @@ def test_a_damaged_newest_checkpoint_is_skipped(trainer, tmp_path, caplog, damag
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         assert latest_checkpoint(tmp_path) == good
     assert f"{torn} is skipped: " in caplog.text and message in caplog.text
-    if message != f"{SEAL} is missing":  # of another trainer it may be, if it is named
-        with pytest.raises(RunError, match=r"checkpoint-2' is torn"):
-            trainer.train(str(torn))
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt"])
@@ -219,7 +175,7 @@ def test_a_checkpoint_without_optimizer_is_not_continued(trainer, name) -> None:
     """As save_only_model leaves it; transformers would begin with moments of 0, or with the warm-up, without a word."""
     saved = save(trainer, 1)
     (saved / name).unlink()
-    (saved / SEAL).unlink()
+    (saved / COMPLETE).unlink()
     with pytest.raises(RunError, match=r"lacks the state of the optimizer or scheduler .*; train anew"):
         trainer.train(resume_from_checkpoint=str(saved))
 
@@ -233,18 +189,104 @@ def test_a_checkpoint_opens_where_the_user_lets_others_open(trainer, monkeypatch
     assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1" and "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
-OTHER_KINDS = {
-    "global_step7": "with DeepSpeed",
-    "pytorch_model_fsdp.bin": r"with FSDP \(FULL_STATE_DICT\)",
-    "pytorch_model_fsdp_0": r"with FSDP \(SHARDED_STATE_DICT\)",
+# the best -----------------------------------------------------------------------------------------------------------
+
+BEST = {
+    "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
+    "load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "learning_rate": 0.5,
+    "greater_is_better": True,  # the worst, so that the best is not the last
+}  # fmt: skip
+
+
+def make_choosing(folder: Path, kind: str = "llama", **settings: Any) -> AtomicCheckpoints:
+    options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
+    return make_trainer(AtomicCheckpoints, make_model(kind), folder, PAIRS, options, **BEST | settings)
+
+
+def assert_best(trainer: Any, best: Path) -> None:
+    assert trainer.state.best_model_checkpoint == str(best)
+    saved = type(trainer.model).from_pretrained(best).state_dict()
+    assert all(torch.equal(weight, saved[name]) for name, weight in trainer.model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_the_best_model_is_loaded_at_the_end(tmp_path, kind) -> None:
+    trainer = make_choosing(tmp_path, kind, save_total_limit=1)
+    trainer.train()
+    assert trainer.state.best_global_step < 3
+    assert_best(trainer, tmp_path / f"checkpoint-{trainer.state.best_global_step}")
+
+
+def test_the_best_model_is_found_after_the_run_was_moved(tmp_path) -> None:
+    make_choosing(tmp_path / "old", learning_rate=0.0).train()  # the first is the best
+    (tmp_path / "old").rename(tmp_path / "new")
+    shutil.rmtree(tmp_path / "new" / "checkpoint-3")
+    trainer = make_choosing(tmp_path / "new")
+    trainer.train(resume_from_checkpoint=True)
+    best = tmp_path / "new" / "checkpoint-1"
+    assert_best(trainer, best)
+    shutil.rmtree(best)
+    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-1' cannot be loaded: it is missing; turn it off"):
+        make_choosing(tmp_path / "new", max_steps=4).train(resume_from_checkpoint=True)
+
+
+# what is loaded -----------------------------------------------------------------------------------------------------
+
+ADAPTERS: dict[str, Any] = {
+    "lora": lambda: peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["lm_head"]),
+    "prompts": lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), OTHER_KINDS.items())
-def test_files_of_another_kind_of_training_are_refused(trainer, tmp_path, name, kind) -> None:
-    saved = save(trainer, 1)
-    (saved / name).mkdir()
-    says = f"checkpoint-1' has the files of a training {kind}, and this one runs without FSDP and DeepSpeed; start it"
-    for wanted in (True, str(saved)):
-        with pytest.raises(RunError, match=says):
-            trainer.train(resume_from_checkpoint=wanted)
+@pytest.mark.parametrize("kind", ["mixtral", "qwen3 moe", "olmoe", "llama tied", "bf16", *ADAPTERS])
+def test_resuming_loads_every_weight(tmp_path, kind) -> None:
+    """Of experts, too, which transformers saves in another layout than it holds."""
+    changes: dict[str, Any] = {"kind": "gemma2", "dtype": torch.bfloat16} if kind == "bf16" else {"kind": kind}
+    options = {"peft_config": ADAPTERS[kind]()} if kind in ADAPTERS else {}
+    changes = {} if kind in ADAPTERS else changes
+    first, second = (make_trainer(AtomicCheckpoints, make_model(**changes), tmp_path, PAIRS, options) for _ in range(2))
+    for parameter in first.model.parameters():
+        if parameter.requires_grad:
+            parameter.data.normal_()
+    first.save_model(str(tmp_path / "saved"))
+    held = list(second.model.parameters())
+    second._load_from_checkpoint(str(tmp_path / "saved"))
+    assert all(one is other for one, other in zip(held, second.model.parameters(), strict=True))
+    for name, weight in first.model.named_parameters():
+        assert not weight.requires_grad or torch.equal(second.model.get_parameter(name), weight), name
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])
+def test_a_pickle_from_elsewhere_runs_no_code(tmp_path, name) -> None:
+    make_trainer(AtomicCheckpoints, make_model(), tmp_path, PAIRS, save_strategy="steps", save_steps=1).train()
+    checkpoint, mark = tmp_path / "checkpoint-1", tmp_path / "mark"
+    torch.save(Evil(mark), checkpoint / name)
+    if name == "pytorch_model.bin":
+        (checkpoint / "model.safetensors").unlink()
+    (checkpoint / COMPLETE).unlink()
+    mark_complete(checkpoint, 1)
+    trainer = make_trainer(AtomicCheckpoints, make_model(), tmp_path, PAIRS)
+    with pytest.raises(RunError, match=r"checkpoint-1 cannot be loaded \(Weights only load failed"):
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop("model.norm.weight"), "missing keys model.norm.weight"),
+        (lambda weights: weights.update(extra=torch.zeros(2)), "unexpected keys extra"),
+        (lambda weights: weights.update({"model.norm.weight": torch.zeros(7)}), "mismatched keys model.norm"),
+    ],
+    ids=["missing", "unexpected", "another shape"],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path, change, message) -> None:
+    trainer, saved = make_trainer(AtomicCheckpoints, make_model(), tmp_path, PAIRS), tmp_path / "saved"
+    trainer.save_model(str(saved))
+    weights = load_file(saved / "model.safetensors")
+    change(weights)
+    save_file(weights, saved / "model.safetensors", {"format": "pt"})
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    with pytest.raises(RunError, match=message):
+        trainer._load_from_checkpoint(str(saved))
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())

@@ -1,15 +1,21 @@
-"""TrimSFTConfig: the settings of SFTConfig, and an objective whose settings must mean something."""
+"""Settings: SFTConfig with an objective, read from YAML, command line and Python; bad ones leave no trace."""
 
 import dataclasses
+import json
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import BertConfig, BertForMaskedLM
 from trl import SFTConfig
+from typer.testing import CliRunner
 
-from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
-from trimsft.errors import UsageError
-from trimsft.train import TrimSFTConfig
+from tests.train.tiny_run import as_words, make_fields, make_model
+from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard, cli
+from trimsft.errors import RunError, UsageError, exit_code
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer, make_settings, parse, train, train_model
 
 
 def config(**settings: Any) -> TrimSFTConfig:
@@ -32,35 +38,23 @@ def test_the_objective_it_describes(settings, objective) -> None:
     assert config(**settings).make_objective() == objective
 
 
+SORTED = {"sort_micro_batches": True}
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"objective": "sft", "bandwidth": 1.0}, "^bandwidth: has no effect with objective='sft', got 1.0; remove it$"),
-        ({"objective": "trim", "gamma": 3.0}, "gamma: has no effect with objective='trim', got 3.0"),
-        ({"objective": "fsft", "margin": 0.0}, "margin: has no effect with objective='fsft', got 0.0"),
         ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a finite number, got nan"),
         ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
-        ({"loss_type": "other"}, "loss_type: .* got 'other'; leave it at 'nll'"),
         ({"head_backend": "cuda"}, "head_backend: unknown name 'cuda'; .*known: auto"),
-        (
-            {"low_memory": True, "head_backend": "chunked"},
-            "low_memory: has no effect with head_backend='chunked', got True",
-        ),
+        ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
-        ({"sort_micro_batches": True}, "sort_micro_batches: has no effect with gradient_accumulation_steps=1"),
-        (
-            {"sort_micro_batches": True, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 2},
-            "sort_micro_batches: has no effect with per_device_train_batch_size=1",
-        ),
-        (
-            {"sort_micro_batches": True, "padding_free": True, "gradient_accumulation_steps": 2},
-            "sort_micro_batches: has no effect with padding_free=True, where next to nothing is padded",
-        ),
-        (
-            {"global_batch": 24, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
-            "gradient_accumulation_steps: has no place beside global_batch=24, which makes it 6, got 4",
-        ),
+        ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
+        (SORTED, "sort_micro_batches: needs updates of several micro-batches"),
+        (SORTED | {"padding_free": True, "gradient_accumulation_steps": 2}, "sort_micro_batches: needs updates"),
+        ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),
     ],
 )
 def test_refusals(settings, says) -> None:
@@ -74,9 +68,9 @@ def test_refusals(settings, says) -> None:
 )
 def test_a_global_batch_is_cut_into_equal_micro_batches(rows, limit, size, steps) -> None:
     shared = config(global_batch=rows, per_device_train_batch_size=limit)
-    assert (shared.per_device_train_batch_size, shared.gradient_accumulation_steps) == (size, steps)
     again = dataclasses.replace(shared, learning_rate=0.5)
-    assert (again.per_device_train_batch_size, again.gradient_accumulation_steps) == (size, steps)
+    for made in (shared, again):
+        assert (made.per_device_train_batch_size, made.gradient_accumulation_steps) == (size, steps)
 
 
 def test_everything_of_sftconfig_has_the_same_default() -> None:
@@ -85,15 +79,144 @@ def test_everything_of_sftconfig_has_the_same_default() -> None:
     assert different <= {"logging_dir", "dataloader_pin_memory"}  # without a GPU there is nothing to pin memory for
 
 
-def test_precision_goes_by_the_device(monkeypatch) -> None:
+def test_precision_goes_by_the_device_and_before_a_file_of_accelerate(monkeypatch) -> None:
     for has_half in (False, True):
         monkeypatch.setattr("trimsft.train.config.has_half_precision", lambda has_half=has_half: has_half)
-        chosen, asked = TrimSFTConfig("out", use_cpu=True), TrimSFTConfig("out", use_cpu=True, bf16=True)
-        assert (chosen.bf16, asked.bf16) == (has_half, True)
+        chosen, given = TrimSFTConfig("out", use_cpu=True), TrimSFTConfig("out", use_cpu=True, bf16=True)
+        assert (chosen.bf16, given.bf16) == (has_half, True)
+    for launched, precision in (("bf16", "no"), ("fp8", "fp8")):
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
+        assert config().mixed_precision == os.environ["ACCELERATE_MIXED_PRECISION"] == precision
 
 
-@pytest.mark.parametrize(("told", "precision"), [("bf16", "no"), ("fp8", "fp8"), ("no", "no")])
-def test_bf16_false_goes_before_a_file_of_accelerate(told, precision, monkeypatch) -> None:
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", told)
-    assert config().mixed_precision == os.environ["ACCELERATE_MIXED_PRECISION"] == precision
-    assert TrimSFTConfig("out", use_cpu=True, bf16=True).mixed_precision == "bf16"
+# words, recipes and calls -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return make_fields(tmp_path_factory.mktemp("inputs"), max_steps=4)
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    paths = folder.rglob("*")
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+REFUSED = [
+    ("--marging 1", "--marging: no such field; did you mean --margin?"),
+    ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
+    ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; --model, --data or --config go before a name"),
+    ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
+    ("--bandwidth 0", "bandwidth: must be a finite number > 0, got 0.0"),
+    ("--learning_rate fast", "invalid float value: 'fast'"),
+    ("--learning_rate -1", "Invalid learning rate: -1.0"),
+    ("--config ./nowhere.yaml", "--config: no such file, and no recipe of that name, got './nowhere.yaml'"),
+    ("--config", "--config: is missing the name of a YAML file"),
+    ("--attn_implementation nonsense", "attn_implementation"),
+    ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
+    ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
+    ("--problem_column question", "question"),
+    ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
+    ("--completion_only_loss false", "completion_only_loss: false has no effect"),
+    ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
+    ("--chat_template_path some.jinja", "chat_template_path: cannot read 'some.jinja': No such file"),
+    ("--report_to comet_ml", "comet"),
+    # found out when the scheduler, the optimizer or the model is made
+    ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),
+    ("--optim_args nonsense", "not enough values"),
+    ('--model_init_kwargs {"nonsense":1}', "nonsense"),
+]
+FILES = [
+    ("--config", "list.yaml", "- margin\n", "must hold fields and values"),
+    ("--config", "unknown.yaml", "objectiv: trim\n", "objectiv: no such field in"),
+    ("--config", "value.yaml", "margin: high\n", "--margin: invalid float value: 'high'"),
+    ("--config", "torn.yaml", "margin: [1\nobjective: {", "torn.yaml"),
+    ("--config", "env.yaml", "env: [1]\n", "its env names and values"),
+    ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
+    ("--model_name_or_path", "weightless/x", "", "weightless"),
+    ("--output_dir", "run", "precious", "cannot be used as a run directory"),
+]
+
+
+def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: Path) -> None:
+    before = everything(folder)
+    with pytest.raises((UsageError, RunError)) as refused:
+        train(parse([*as_words(fields), "--output_dir", str(folder / "run"), *words]))
+    assert says in str(refused.value) and exit_code(refused.value) == 2
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
+    assert_refused(words.split(), says, fields, tmp_path)
+
+
+@pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
+def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    if field == "--model_name_or_path":
+        path = path.parent
+        for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(Path(fields["model_name_or_path"], part), path)
+    assert_refused([field, str(path)], says, fields, tmp_path)
+
+
+def test_data_has_to_be_named() -> None:
+    """Not that of the paper, on the hub, in its place."""
+    says = "dataset_name: is missing; name a dataset of the hub or a local file"
+    for make in (lambda: parse(["--model", "m"]), lambda: make_settings({"model": "m"})):
+        with pytest.raises(UsageError, match=f"^{says}$"):
+            make()
+    for command in (["train"], ["train", "--dry-run"]):
+        done = CliRunner().invoke(cli.app, [*command, "--model", "m"])
+        assert done.exit_code == 2 and says.replace("dataset_name", "--data") in done.stderr
+
+
+def test_models_that_cannot_be_trained_are_refused(fields, tmp_path) -> None:
+    other = make_model(tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "architectures": ["NobodysForCausalLM"]}))
+    assert_refused(["--model", str(other)], "has no attribute", fields, tmp_path)
+    (other / "config.json").write_text(json.dumps(config))
+    (other / "generation_config.json").write_text('{"eos_token_id": [[1]]}')
+    assert_refused(["--model", str(other)], "eos_token_id of its generation config must be a number", fields, tmp_path)
+    BertForMaskedLM(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(other)
+    assert_refused(["--model", str(other)], "BertForMaskedLM is a masked language model", fields, tmp_path)
+
+
+def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise FloatingPointError("step 1: the loss is nan")
+
+    monkeypatch.setattr(TrimSFTTrainer, "training_step", fail)
+    with pytest.raises(FloatingPointError):
+        train_model(**{**fields, "learning_rate": 1.0}, output_dir=tmp_path / "new" / "run")
+    monkeypatch.undo()
+    assert everything(tmp_path) == {}
+    assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "new" / "run").steps == 1
+
+
+def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
+    short = parse(["--model", "m", "--data=d.jsonl", "--out", "run"])
+    long = parse(["--model_name_or_path", "m", "--dataset_name", "d.jsonl", "--output_dir", "run"])
+    assert short == long == make_settings({"model": "m", "data": "d.jsonl", "out": Path("run")})
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: m\ndata: d.jsonl\n")
+    assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
+    with pytest.raises(UsageError, match="model: is the same as model_name_or_path, which is given, too; remove one"):
+        make_settings({"model": "m", "model_name_or_path": "n"})
+
+
+def test_low_memory_may_be_left_open_and_without_a_value_is_true() -> None:
+    words = ["--model", "m", "--data", "d.jsonl", "--out", "run"]
+    given = ([], ["--low_memory"], ["--low_memory", "true"], ["--low_memory", "false"])
+    assert [parse([*words, *more]).args.low_memory for more in given] == [None, True, True, False]
+    made = [make_settings({"model": "m", "data": "d", "out": "run", "low_memory": low}) for low in (None, True, False)]
+    assert [settings.args.low_memory for settings in made] == [None, True, False]
+
+
+def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:
+    with pytest.raises(UsageError, match=r"objective: must be a name, .*; TrimSFTTrainer\(\.\.\., objective="):
+        make_settings({"model": "m", "data": "d", "objective": abs})

@@ -46,11 +46,7 @@ SKIPPED_ERROR = 2e-3
 ADAM = (("optim", "adamw_torch"), ("learning_rate", 1e-3), ("max_grad_norm", 0.02))
 RECOMPUTED = (("gradient_checkpointing", True),)
 # DDP then waits for every gradient: a rank with nothing to train on must have some
-AUTO = (
-    ("objective", "auto-trim"), ("skip_below", 0.0),
-    # bounds between which the gate of this model moves
-    ("objective_parameters", (("closed_below", 0.0), ("open_above", 30.0))),
-)  # fmt: skip
+AUTO = (("objective", "auto-trim"),)
 EXACT = (("skip_below", 0.0),)
 FREE = (("padding_free", True), ("max_length", None))
 SORTED = (*EXACT, ("ddp_find_unused_parameters", False), ("sort_micro_batches", True))
@@ -159,11 +155,6 @@ def test_two_ranks_train_as_one_process_with_the_same_pieces(name, two, one) -> 
     assert_same_training(two[name], expected)
 
 
-def test_the_gate_of_auto_trim_moves_on_two_ranks(two) -> None:
-    gates = [log["gate"] for log in two["ddp, auto-trim"].logs]
-    assert gates[0] == 1 and len({gate for gate in gates if 0 < gate < 1}) > 2
-
-
 def test_two_ranks_train_as_one_process_with_one_piece(two, one) -> None:
     assert_same_training(two["ddp, untied, exact"], one(Case(tied=False, settings=EXACT)))
     skipping, whole = two["ddp, untied"], one(Case(tied=False))
@@ -217,23 +208,19 @@ def test_a_sharded_checkpoint_resumes_and_runs_no_code(tmp_path) -> None:
         facts = json.loads((tmp_path / "two" / f"rank-{rank}.json").read_text())
         assert facts.pop("same")
         kind, text = facts.pop("plain")
-        assert (
-            kind == "RunError" and "files of a training without FSDP and DeepSpeed, and this one runs with FSDP" in text
-        )
+        assert kind == "RunError" and "cannot be loaded" in text
         assert facts.keys() == SPOILED.keys()
         for name, (kind, text) in facts.items():
             assert kind == "RunError" and "cannot be loaded" in text and "os.makedirs" in text, name
             assert "\n" not in text
     assert not list(tmp_path.glob("two/mark*"))
-    with pytest.raises(
-        RunError, match=r"files of a training with FSDP \(SHARDED_STATE_DICT\), and this one runs without"
-    ):
+    with pytest.raises(RunError, match="cannot be loaded"):
         resume(one, tmp_path, tmp_path / "two" / "train" / f"checkpoint-{STEPS}")
 
 
 def test_one_process_refuses_a_checkpoint_of_fsdp2(two, tmp_path) -> None:
     saved = two["fsdp2, adam and clipping, resumed"].folder / "train" / f"checkpoint-{STEPS // 2}"
-    with pytest.raises(RunError, match=r"files of a training with FSDP \(FULL_STATE_DICT\), and this one runs without"):
+    with pytest.raises(RunError, match="cannot be loaded"):
         resume(Case(settings=ADAM), tmp_path, saved)
 
 

@@ -133,7 +133,7 @@ def test_a_model_that_looks_both_ways_is_refused_too(tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3 moe", "gemma2"])
 def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
-    """Neither random numbers, nor what AutoTrim has seen; with dropout, which must be the same in both passes."""
+    """With dropout, which must be the same in both passes."""
     trainers = []
     for tried in (True, False):
         model = make_model(kind, attention_dropout=0.5)
@@ -145,7 +145,6 @@ def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
         trainers.append(trainer)
     for got, expected in zip(trainers[0].grads, trainers[1].grads, strict=True):
         assert all(torch.equal(got[name], expected[name]) for name in expected)
-    assert str(trainers[0].objective) == str(trainers[1].objective)
 
 
 def test_it_is_asked_until_a_row_has_two_texts(tmp_path) -> None:

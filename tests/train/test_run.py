@@ -282,12 +282,11 @@ def test_a_base_model_that_is_not_whole_is_refused(harm, says, fields, tmp_path)
         TrimSFTTrainer(str(base), args, train_dataset=Dataset.from_dict({"text": ["1+1=2"]}))
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
-def test_a_finished_run_without_its_model_is_not_done(harm, copied, whole, fields, caplog) -> None:
-    harm(copied.path / WEIGHTS)
+def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields, caplog) -> None:
+    (copied.path / WEIGHTS).unlink()
     assert not train_model(**fields, output_dir=copied.path).was_finished  # made again from the last checkpoint
     assert (copied.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
-    assert "was finished, but the weights of its model are missing or torn; it is made again" in caplog.text
+    assert "was finished, but its model is missing; it is made again" in caplog.text
     assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1  # it has ended once
     shutil.rmtree(copied.model_dir)
     for checkpoint in copied.train_dir.glob("checkpoint-*"):
@@ -360,6 +359,7 @@ def fill_the_disk(what: str, patched: pytest.MonkeyPatch) -> None:
             save(self, folder, **more)
             if Path(folder).name == ".model":
                 Path(folder, "model.safetensors").write_bytes(b"half")
+                patched.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
                 raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
         patched.setattr(TrimSFTTrainer, "save_model", half)

@@ -27,6 +27,7 @@ from trimsft.train.telemetry import (
     ReadablePrinter,
     ReadableProgress,
     TokenSums,
+    fixed_parts,
     gradient_norm,
     warnings_for,
 )
@@ -236,7 +237,7 @@ def test_trackers_get_the_figures_in_a_section_of_their_own(tmp_path) -> None:
     log = trainer.state.log_history[0]
     own = {name for name in log if name.startswith("trim/")}
     assert log.keys() - own == THEIRS
-    assert {"trim/nll", "trim/gap_p50", "trim/gate", "trim/skipped", "trim/tokens_per_second"} <= own
+    assert {"trim/nll", "trim/gap_p50", "trim/skipped", "trim/tokens_per_second"} <= own
     assert not {"trim/margin", "trim/bandwidth"} & own
 
 
@@ -321,7 +322,7 @@ def test_a_line_of_a_step_fits_100_columns(monkeypatch, capsys) -> None:
     printer.on_train_begin(None, state, None)
     monkeypatch.setattr(time, "monotonic", lambda: 15.0)
     state.global_step = 12_000
-    logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/gate": 0.999, "trim/gap_p50": -13.91, **LOGS}
+    logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/mean_token_accuracy": 0.98, "trim/gap_p50": -13.91, **LOGS}
     printer.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
     assert 80 < len(capsys.readouterr().out.rstrip()) <= 100
 
@@ -376,3 +377,24 @@ def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path, object
     settings |= {"objective": objective, "max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
     make_ours(tmp_path, options={"callbacks": [Watching(waits)]}, **settings).train()
     assert waits.places == []
+
+
+# tokens that nearly every row has ------------------------------------------------------------------------------------
+
+
+def test_fixed_parts_are_what_nearly_every_row_has() -> None:
+    rows = [{"labels": [-100, 5, 6 + place % 2, 9 if place else 8, 1]} for place in range(20)]
+    assert fixed_parts(Dataset.from_list(rows)) == (1, 5, 9)
+    assert fixed_parts(Dataset.from_list(rows), share=1.0) == (1, 5)
+    assert fixed_parts(Dataset.from_list(rows), most=1) in ((1,), (5,))
+    assert fixed_parts(Dataset.from_dict({"labels": []})) == fixed_parts(Dataset.from_dict({"text": ["a"]})) == ()
+
+
+def test_a_format_that_starves_is_named(tmp_path, caplog) -> None:
+    """Every row has w5, which the base never writes, and the band gives it no weight; AutoTrim has a floor."""
+    rows = [{"prompt": row["prompt"], "completion": f" w5{row['completion']}"} for row in PAIRS]
+    make_ours(tmp_path / "trim", rows, objective="trim", margin=5.0, bandwidth=0.5).train()
+    assert "neither known nor learned, with a mean weight below 0.01: 'w5'" in caplog.text
+    caplog.clear()
+    make_ours(tmp_path / "auto", rows, objective="auto-trim").train()
+    assert "neither known nor learned" not in caplog.text

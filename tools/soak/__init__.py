@@ -1,1 +1,1 @@
-"""The fault campaign: `python -m tools.soak`, see docs/reliability.md."""
+"""The fault campaign of `make soak`: what it promises and what it tries is in docs/reliability.md."""

@@ -1,89 +1,150 @@
-"""`python -m tools.soak`: the fault campaign, see docs/reliability.md; `make soak` runs it.
+"""`python -m tools.soak`: try each kind of fault in turn until the time is over; exit code 1 if anything was lost.
 
-Exit code 1 if anything was lost; each loss is printed with the command that repeats it, and its folder is kept.
+Each loss is printed with the command that repeats it, and its folder is kept.
 """
 
 import argparse
+import atexit
+import contextlib
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import random
 import shutil
-import signal
-import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tools.soak.bench import Bench
-from tools.soak.campaign import Campaign, Kind
-from tools.soak.children import ROOT
+from tools.soak import faults, inputs
+from tools.soak.trials import FORK, Bench, Lost, Skipped, Trial
+
+KINDS: dict[str, tuple[int, Callable[[Trial], None]]] = {
+    **{f"kill-{name}": (2, partial(faults.kill, command=name)) for name in faults.COMMANDS},
+    **{f"signal-{name}": (1, partial(faults.ask_to_end, command=name)) for name in faults.COMMANDS},
+    "disk-too-small": (3, faults.fill_disk),
+    "damage-checkpoint": (2, faults.damage_checkpoint),
+    "damage-run": (3, faults.damage_run),
+    "damage-study": (2, faults.damage_study),
+    "two-at-once": (2, faults.meet),
+    "wrong-rows": (9, inputs.wrong_rows),
+    "wrong-settings": (8, inputs.wrong_settings),
+    "wrong-model": (6, inputs.wrong_model),
+}
+"""How often a kind is tried in each round, and what tries it once."""
+QUIET = {
+    "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "COLUMNS": "120",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": "",
+}  # fmt: skip
 
 
-def all_kinds() -> list[Kind]:
-    """Every kind of fault, in the order of the table."""
-    from tools.soak import crowds, damage, disks, inputs, kills, signals
+def main(words: Sequence[str] | None = None, make_bench: Callable[[Path], Bench] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.soak", description="The fault campaign of trimsft.")
+    parser.add_argument("--minutes", type=float, default=30.0, help="no trial begins later (default 30)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="default: drawn")
+    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS), help="only these kinds")
+    parser.add_argument("--trial", type=int, metavar="N", help="only this trial of each kind")
+    parser.add_argument("--lanes", type=int, default=2, help="trials side by side (default 2)")
+    parser.add_argument("--out", type=Path, help="folder of the campaign (default: a temporary one)")
+    options = parser.parse_args(words)
+    folder: Path = options.out or Path(tempfile.mkdtemp(prefix="trimsft-soak-"))
+    folder.mkdir(parents=True, exist_ok=options.out is None)
+    began, record = time.monotonic(), folder / "trials.jsonl"
+    print(f"seed {options.seed}, {options.minutes:g} minutes; every trial: {record}", flush=True)
+    bench = (make_bench or prepare)(folder)
+    record.touch()
+    if options.trial is None:
+        arguments = [(lane, options, began, bench, record) for lane in range(options.lanes)]
+        lanes = [FORK.Process(target=run_lane, args=each) for each in arguments]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
+    else:
+        for name in options.only:
+            attempt(name, options.trial, options.seed, bench, record)
+    trials = [json.loads(line) for line in record.read_text().splitlines()]
+    lost = sum(bool(trial["lost"]) for trial in trials)
+    print(table(trials))
+    print(f"{len(trials)} trials in {(time.monotonic() - began) / 60:.1f} minutes, {lost} lost; seed {options.seed}")
+    if not lost and options.out is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(lost > 0)
 
-    modules = (kills, signals, disks, damage, inputs, crowds)
-    return [kind for module in modules for kind in module.KINDS]
+
+def prepare(folder: Path) -> Bench:
+    """Import everything, so that a fork need not, and make what trials compare with."""
+    import trimsft
+
+    modules = [module.name for module in pkgutil.walk_packages(trimsft.__path__, "trimsft.")]
+    for name in ["trl", "peft", "datasets", "matplotlib.pyplot", *modules]:
+        with contextlib.suppress(ImportError):  # some packages are optional
+            if not name.endswith("__main__"):
+                importlib.import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError("a process with threads cannot fork safely")
+    gc.collect()
+    gc.freeze()  # what is shared stays shared
+    atexit.register(gc.unfreeze)  # triton would call it a leak
+    bench = Bench(folder)
+    for command in (*faults.COMMANDS, "a run"):
+        bench.reference(command)
+    return bench
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    options = _parse(words)
-    kinds = [kind for kind in all_kinds() if not options.only or kind.name in options.only]
-    unknown = set(options.only or ()) - {kind.name for kind in kinds}
-    if unknown:
-        _say(f"no such kind: {', '.join(sorted(unknown))}; there are {', '.join(kind.name for kind in all_kinds())}")
-        return 2
-    folder = Path(tempfile.mkdtemp(prefix="trimsft-soak-", dir=options.out))
-    _say(f"seed {options.seed}, {options.minutes:g} minutes, in {folder}")
-    bench, began = Bench(folder, Path(options.root)), time.monotonic()
-    with bench.children:
-        campaign = Campaign(bench, kinds, options.seed, _say)
-        if options.trial is None:
-            campaign.run(options.minutes * 60, options.lanes)
-        else:
-            for kind in kinds:
-                campaign.try_once(kind, options.trial)
-    _say(campaign.table())
-    lost = sum(bool(result.lost) for result in campaign.results)
-    minutes = (time.monotonic() - began) / 60
-    _say(f"{len(campaign.results)} trials in {minutes:.1f} minutes, {lost} lost; seed {options.seed}")
-    record = json.dumps(campaign.as_dict() | {"minutes": minutes}, indent=1)
-    if lost or options.json:
-        place = Path(options.json) if options.json else folder / "result.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(record + "\n")
-        _say(f"every trial: {place}")
+def run_lane(lane: int, options: argparse.Namespace, began: float, bench: Bench, record: Path) -> None:
+    """Try what falls to one of the lanes, round after round, until the time is over."""
+    once = [name for name in options.only for _ in range(KINDS[name][0])]
+    random.Random(options.seed).shuffle(once)
+    place = lane
+    while time.monotonic() - began < 60 * options.minutes:
+        turn, within = divmod(place, len(once))
+        name = once[within]
+        number = turn * once.count(name) + once[:within].count(name)
+        attempt(name, number, options.seed, bench, record)
+        place += options.lanes
+
+
+def attempt(name: str, number: int, seed: int, bench: Bench, record: Path) -> None:
+    """Try a kind once; the folder of what was lost is kept."""
+    folder, began, lost, skipped = bench.folder / f"{name}-{number}", time.monotonic(), "", ""
+    folder.mkdir()
+    trial = Trial(number, folder, bench, random.Random(f"{seed}/{name}/{number}"))
+    try:
+        KINDS[name][1](trial)
+    except Lost as loss:
+        lost = str(loss)
+    except Skipped as reason:
+        skipped = str(reason)
+    finally:
+        trial.end()
+    seconds = round(time.monotonic() - began, 1)
+    result = {"kind": name, "number": number, "did": trial.did, "lost": lost, "skipped": skipped, "seconds": seconds}
+    with open(record, "a") as file:
+        file.write(json.dumps(result) + "\n")
     if not lost:
         shutil.rmtree(folder, ignore_errors=True)
-    return 1 if lost else 0
+        return
+    repeat = f"python -m tools.soak --only {name} --trial {number} --seed {seed}"
+    print(f"LOST {name}: {lost}\n     did: {'; '.join(trial.did)}\n     {repeat}\n     {folder}", flush=True)
 
 
-def _parse(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tools.soak", description="The fault campaign of trimsft.")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long it may take (default 30)")
-    parser.add_argument("--seed", type=int, default=None, help="everything random comes from it (default: drawn)")
-    parser.add_argument("--only", action="append", metavar="KIND", help="only this kind; may be repeated")
-    parser.add_argument("--trial", type=int, default=None, metavar="N", help="only this trial of each kind")
-    parser.add_argument("--lanes", type=int, default=2, help="trials side by side (default 2)")
-    parser.add_argument("--out", default=None, help="where the folder of the campaign is made (default: temporary)")
-    parser.add_argument("--json", default=None, metavar="FILE", help="write every trial as data")
-    parser.add_argument("--root", default=str(ROOT), help="the checkout that is tried (default: this one)")
-    options = parser.parse_args(words)
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(10**6)
-    return options
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+def table(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return how often each kind was tried and lost, and the seconds of the longest trial, as Markdown."""
+    lines = ["| kind | tried | lost | longest, s |", "|---|--:|--:|--:|"]
+    for name in KINDS:
+        if mine := [trial for trial in trials if trial["kind"] == name]:
+            tried, lost = (sum(not one["skipped"] for one in mine), sum(bool(one["lost"]) for one in mine))
+            reason = f", not tried: {mine[-1]['skipped']}" if mine[-1]["skipped"] else ""
+            lines.append(f"| {name}{reason} | {tried} | {lost} | {max(one['seconds'] for one in mine):.0f} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it leaves nothing running
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: unlike this handler, commands would inherit that
-        signal.signal(signal.SIGHUP, lambda number, frame: None)
-    sys.exit(main())
+    os.environ.update(QUIET)
+    raise SystemExit(main())

@@ -8,31 +8,19 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from trimsft.audit.run import AuditSettings
-from trimsft.cli import study
+from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import NumbersCommand, command_of, flags_of
-from trimsft.cli.terminal import (
-    JsonFlag,
-    Output,
-    Progress,
-    ending,
-    is_first_process,
-    is_quiet,
-    make_console,
-    note,
-    print_output,
-    program_name,
-    tell,
-)
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.models import ExportSettings
@@ -48,7 +36,30 @@ if TYPE_CHECKING:
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
 
+SECTIONS = {
+    "Commands": "quickstart tokens train eval compare report export",
+    "More": "audit sweep study watch",
+    "Help": "doctor recipes",
+}
+EVAL = "model benchmarks out engine server samples temperatures max_tokens limit"
+TOKENS = "models data out sample limit max_length template objective top"
+AUDIT = "data model out sample training threshold"
+"""The fields that --help lists."""
+ROWS = ("problem_column", "solution_column", "template", "system_prompt", "max_length", "drop_incomplete", "limit")
+"""The fields of `tokens` that `train` has, too."""
+
+
+class Program(TyperGroup):
+    """The commands under their headings, in the order in which they are used."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names.split()])
+
+
 app = typer.Typer(
+    cls=Program,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -67,12 +78,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+]
+
+
 @app.callback()
-def program(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+def program(version: VersionFlag = False) -> None:
     """Fine-tune language models on the tokens that matter.
 
     \b
@@ -88,10 +100,6 @@ def program(
 
 
 # ---- training
-
-
-ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""`train` and `data preview` take every field of the configuration, which TrlParser knows."""
 
 
 class Flags(dict[str, str]):
@@ -110,10 +118,14 @@ class Flags(dict[str, str]):
 FLAGS = Flags(model_name_or_path="--model", dataset_name="--data", output_dir="--out")
 
 
-def run_training(
+@app.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def train_command(
     context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
+    gpus: Annotated[str | None, typer.Option(hidden=True)] = None,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", hidden=True)] = False,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
-    gpus: Annotated[str | None, typer.Option(help="GPUs to plan --dry-run for.", metavar="NxNAME")] = None,
 ) -> None:
     """Fine-tune a model.
 
@@ -145,22 +157,19 @@ def run_training(
       torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
     """
     if help_all:
-        from trimsft.train.settings import Parser
+        from trimsft.train.config import Parser
 
         Parser().print_help()
         return
-    own = {word.replace("_", "-") for word in context.args} & {"--dry-run", "--json", "--quiet", "-q"}
-    words = [word for word in context.args if word.replace("_", "-") not in own]
-    quiet, as_json = not own.isdisjoint(("--quiet", "-q")), "--json" in own
     with ending(FLAGS, level=logging.INFO, quiet=quiet):
-        if not words:
+        if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
+        if gpus is not None and not dry_run:
+            raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
         from trimsft.train import parse
 
-        if gpus is not None and "--dry-run" not in own:
-            raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
-        settings = parse(words)
-        if "--dry-run" in own:
+        settings = parse(context.args)
+        if dry_run:
             from trimsft.train.dry_run import measure_step, plan_run
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
@@ -174,41 +183,14 @@ def run_training(
                 result = train(settings)
             done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
             output = Output(done | {"metrics": result.metrics})
-        if is_first_process():
+        if terminal.is_first_process():
             print_output(output, as_json)
 
 
-def preview(
-    context: typer.Context,
-    count: Annotated[int, typer.Option(help="How many examples to show.", metavar="N", min=1)] = 3,
-    show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Show examples as the model will see them.
-
-    Prompt, trained tokens, what is cut off. Takes the fields of train.
-
-    \b
-    Example:
-      trimsft data preview --model runs/sft --data data.jsonl --count 2
-    """
-    with ending(FLAGS, level=logging.INFO):
-        from trimsft.train import parse
-        from trimsft.train.preview import preview as preview_rows
-        from trimsft.train.preview import show
-
-        seen = preview_rows(parse(context.args), count=count)
-        if as_json:
-            typer.echo(json.dumps(seen.as_json()))
-        else:
-            show(seen, make_console(), show_ids=show_ids)
-
-
+@app.command("watch")
 @command_of(WatchSettings)
 def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
-
-    Progress, loss, gap, weight and speed, until it ends; Ctrl-C ends the watch alone.
 
     \b
     Examples:
@@ -218,7 +200,7 @@ def watch(settings: WatchSettings) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    console, has_ended = make_console(), False
+    console, has_ended = terminal.make_console(), False
     with Live(console=console, auto_refresh=False) as live:  # where nobody sees it change, the last state alone
         while not has_ended:
             text, has_ended = look(settings.run.expanduser(), console.width)
@@ -231,13 +213,13 @@ def watch(settings: WatchSettings) -> None:
 # ---- evaluation
 
 
-@command_of(EvalSettings, resumes=True)
+@app.command("eval", cls=NumbersCommand)
+@command_of(EvalSettings, resumes=True, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
     8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
-    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit); other settings are
-    refused.
+    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit).
 
     \b
     Examples:
@@ -251,13 +233,10 @@ def evaluate(settings: EvalSettings) -> Output:
     from trimsft.evaluate.scores import read_scores
     from trimsft.report.score_tables import summary_table
 
-    def load(benchmarks: Sequence[str]) -> None:
-        note(f"loading {settings.model}, to be evaluated on {', '.join(benchmarks)}")
-
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        if not is_quiet():
+        if not terminal.is_quiet():
             typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
         for text in prompts.notes:
             note(text)
@@ -265,23 +244,22 @@ def evaluate(settings: EvalSettings) -> Output:
     with Progress() as show:
         evaluated = run.evaluate(
             settings,
-            on_load=load,
+            on_load=lambda names: note(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
             on_start=start,
             on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
         )
-    name, folder = Path(settings.model).name, settings.run.eval_dir
-    note(f"recorded in {folder}")
-    graders = [read_scores(folder / score.benchmark).grader for score in evaluated.scores]
-    return Output(evaluated.as_json(), [summary_table(evaluated.scores, name, graders)])
+    note(f"recorded in {settings.run.eval_dir}")
+    graders = [read_scores(settings.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name, graders)])
 
 
+@app.command("compare")
 @command_of(CompareSettings)
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
     Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
     is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
-    Benchmarks that a run has no scores of are left out, and named.
 
     \b
     Examples:
@@ -299,9 +277,12 @@ def compare(settings: CompareSettings) -> Output:
 
 # ---- tokens and reports
 
+ShowRows = Annotated[int, typer.Option("--show", metavar="N", min=0, help="Show this many rows, and measure nothing.")]
 
-@command_of(TokenSettings, resumes=True)
-def tokens(settings: TokenSettings) -> Output:
+
+@app.command("tokens")
+@command_of(TokenSettings, resumes=True, shown=TOKENS)
+def tokens(settings: TokenSettings, *, show_rows: ShowRows = 0) -> Output:
     """Measure what a model thinks of every trained token.
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
@@ -312,36 +293,54 @@ def tokens(settings: TokenSettings) -> Output:
     Examples:
       trimsft tokens runs/trim --data train.jsonl --sample 2000
       trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
+      trimsft tokens Qwen/Qwen3-4B-Base --data train.jsonl --show 2
     """
     from trimsft.tokens.measure import measure_tokens
 
+    if show_rows:
+        return _preview(settings, show_rows)
     with Progress() as show:
         tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
         note(f"wrote {one.path}" if one.is_new else already)
     if tables.incomparable is not None:
-        tell(tables.incomparable.message(flags_of(TokenSettings)))
+        terminal.tell(tables.incomparable.message(flags_of(TokenSettings)))
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
+
+
+def _preview(settings: TokenSettings, count: int) -> Output:
+    """Return rows as a training would see them: prompt, trained tokens, what is cut off."""
+    from trimsft.train import parse
+    from trimsft.train.preview import preview, show
+
+    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    console = terminal.make_console()
+    with ending(FLAGS):
+        seen = preview(parse(["--model", settings.models[0], "--data", settings.data, *words]), count=count)
+    with console.capture() as text:
+        show(seen, console)
+    return Output(seen.as_json(), lines=[text.get().rstrip("\n")])
 
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = given_options(settings)
-    names = [name for name in ("problem_column", "solution_column", "template", "system_prompt") if name in given]
-    columns = [word for name in names for word in (f"--{name}", given[name])]
-    lines = []
+    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS[:4]}
+    columns = [word for name, value in given.items() for word in (f"--{name}", value)]
+    program, lines = terminal.program_name(), []
     for one in tables.summaries:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
         if not RunDirectory(one.model).is_run():
             train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
-            lines += ["Train with AutoTrim, which needs no band:", f"  {program_name()} {train} --objective auto-trim"]
+            lines += ["Train with AutoTrim, which needs no band:", f"  {program} {train} --objective auto-trim"]
             if one.verdict.band is not None:
                 lines.append("or with a fixed band, to be compared with it:")
-                lines.append(f"  {program_name()} {train} {one.verdict.band.words}")
+                lines.append(f"  {program} {train} {one.verdict.band.words}")
     return lines
 
 
+@app.command("report")
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
@@ -356,15 +355,16 @@ def report(settings: ReportSettings) -> Output:
     from trimsft.report import make_report
     from trimsft.study.paper_tables import write_paper_tables
 
-    with make_console(stderr=True).status("reading runs"):
+    with terminal.make_console(stderr=True).status("reading runs"):
         files = make_report(settings, write_more=write_paper_tables)
     for warning in files.warnings:
-        tell(warning)
+        terminal.tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
-@command_of(AuditSettings, resumes=True)
+@app.command("audit")
+@command_of(AuditSettings, resumes=True, shown=AUDIT)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
@@ -376,7 +376,6 @@ def audit(settings: AuditSettings) -> Output:
     Examples:
       trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
       trimsft audit train.jsonl --model runs/sft --no-training --out quick
-      trimsft audit train.jsonl --model runs/sft --threshold 7
     """
     from trimsft.audit.run import audit as run_audit
 
@@ -391,6 +390,7 @@ def audit(settings: AuditSettings) -> Output:
 # ---- files
 
 
+@app.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
@@ -415,31 +415,30 @@ def export(settings: ExportSettings) -> Output:
     return Output(exported.as_dict(), lines=lines)
 
 
-def recipes(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")] = Path(),
-    as_json: JsonFlag = False,
-) -> None:
+Shipped = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
+]
+CopyFolder = Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")]
+
+
+@app.command("recipes")
+def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy some.
 
     train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
-    where the documentation has it: recipes/accelerate/fsdp2.yaml, examples/trl_trainer.py, constraints.txt. What is
-    there already is never replaced.
+    where the documentation has it. What is there already is never replaced.
 
     \b
     Examples:
       trimsft recipes
-      trimsft train --config smollm2-gsm8k --data train.jsonl --dry-run
       trimsft recipes smollm2-gsm8k accelerate
       trimsft recipes all --out trimsft-files
     """
     with ending({"names": "NAME", "out": "--out"}):
         if names:
-            copies = copy_shipped([] if "all" in names else names, out)
-            output = Output([str(path) for path in copies], lines=[f"Wrote {path}" for path in copies])
+            copies = [str(path) for path in copy_shipped([] if "all" in names else names, out)]
+            output = Output(copies, lines=[f"Wrote {path}" for path in copies])
         else:
             listed = {name: title_of(path) for name, path in list_shipped().items()}
             output = Output(listed, lines=[f"{name:40} {title}" for name, title in listed.items()])
@@ -447,22 +446,6 @@ def recipes(
 
 
 app.command("quickstart")(study.quickstart)
-app.command("train", context_settings=ANY_FIELD)(run_training)
-app.command("watch")(watch)
-data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")
-data_app.command("preview", context_settings=ANY_FIELD)(preview)
-app.add_typer(data_app, name="data")
-app.command("recipes")(recipes)
-app.command("eval", cls=NumbersCommand)(evaluate)
-app.command("compare")(compare)
-app.command("tokens")(tokens)
-app.command("audit")(audit)
-app.command("report")(report)
-app.command("export")(export)
-for name, run in study.COMMANDS.items():
-    study.study_app.command(name)(run)
-app.add_typer(study.study_app, name="study")
 app.command("sweep")(study.sweep)
 app.command("doctor")(doctor)
-
-__all__ = ["app"]
+app.add_typer(study.study_app, name="study")

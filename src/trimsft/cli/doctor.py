@@ -7,17 +7,14 @@ A check of a backend, as --json prints it:
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from trimsft.cli.terminal import JsonFlag, ending
-from trimsft.errors import FAILED, one_line
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
+from trimsft.errors import one_line
 
 if TYPE_CHECKING:
     import torch
@@ -30,9 +27,7 @@ def doctor(as_json: JsonFlag = False) -> None:
     """Check this machine, and say what to do about problems.
 
     Compares the packages with what the commands need, names the device, asks for the hub, and checks every backend of
-    the head against float64.
-
-    Exits with 1 if something will make commands fail.
+    the head against float64. Exits with 1 if something will make commands fail.
 
     \b
     Example:
@@ -45,18 +40,23 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     with ending({}):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        pairs = [(backend, dtype) for backend in BACKENDS[1:] for dtype in (torch.float32, torch.bfloat16)]
-        facts: dict[str, Any] = {
-            "python": platform.python_version(),
-            "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-            "hub": _hub(),
-            "packages": list(check_packages()),
-            "auto": auto_backend(torch.empty(1, 1, device=device)),
-            "checks": [_check_backend(backend, dtype, device) for backend, dtype in pairs],
-        }
-    typer.echo(json.dumps(facts) if as_json else "\n".join(_lines(facts)))
-    if any(one["verdict"] in ("failed", "wrong") for one in (*facts["checks"], *facts["packages"])):
-        raise typer.Exit(FAILED)
+        hub, packages, auto = _hub(), list(check_packages()), auto_backend(torch.empty(1, 1, device=device))
+        dtypes = (torch.float32, torch.bfloat16)
+        checks = [_check_backend(backend, dtype, device) for backend in BACKENDS[1:] for dtype in dtypes]
+    name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    facts = {"python": platform.python_version(), "device": name, "hub": hub, "packages": packages, "auto": auto}
+    lines = [f"{name:20} {facts[name]}" for name in ("python", "device", "hub")]
+    for one in packages:
+        verdict = "" if one["verdict"] == "ok" else f" ({one['verdict']}): {one['remedy']}"
+        lines.append(f"{one['name']:20} {one['here']}{verdict}")
+    for check in checks:
+        measured = f"{check['error']:.1e}, at most {check['tolerance']:.1e}" if "error" in check else check["reason"]
+        lines.append(f"{check['backend'] + ' ' + check['dtype']:20} {check['verdict']}: {measured}")
+    lines.append(f"{'backend':20} auto is {auto} here")
+    bad = [one["name"] for one in packages if one["verdict"] == "wrong"]
+    bad += [f"{one['backend']} {one['dtype']}" for one in checks if one["verdict"] == "failed"]
+    failures = [f"something is wrong: {', '.join(bad)}"] if bad else []
+    print_output(Output({**facts, "checks": checks}, lines=lines, failures=failures), as_json)
 
 
 def check_packages() -> Iterator[dict[str, str]]:
@@ -129,16 +129,3 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
     except Exception as reason:  # whatever breaks a backend is what the reader wants to know
         return {**check, "verdict": "failed", "reason": f"{type(reason).__name__}: {reason}".partition("\n")[0]}
     return {**check, "error": error, "verdict": "passed" if error <= tolerance else "failed"}
-
-
-def _lines(facts: dict[str, Any]) -> Iterator[str]:
-    for name in ("python", "device", "hub"):
-        yield f"{name:20} {facts[name]}"
-    for package in facts["packages"]:
-        verdict = "" if package["verdict"] == "ok" else f" ({package['verdict']}): {package['remedy']}"
-        yield f"{package['name']:20} {package['here']}{verdict}"
-    for check in facts["checks"]:
-        name, error = f"{check['backend']} {check['dtype']}", check.get("error")
-        measured = check.get("reason", "") if error is None else f"{error:.1e}, at most {check['tolerance']:.1e}"
-        yield f"{name:20} {check['verdict']}: {measured}"
-    yield f"{'backend':20} auto is {facts['auto']} here"

@@ -32,22 +32,19 @@ from trimsft.study.studies import STUDIES, in_the_paper
 from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
 from trimsft.tables import Table, text_table
 
-HELP = """Repeat the paper's tables and figures, on your models.
-
-\b
-Examples:
-  trimsft study list
-  trimsft study run main --scale lab
-  trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
-"""
+HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study, such as runs/study-lab.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what is missing, with --gpus 2xA6000 also what it takes.")
 ]
+STUDY = "names scale models benchmarks fields seeds samples gpus out workers"
+SWEEP = "grid scale models benchmarks seeds out workers objective select_on metric"
+"""The fields that --help lists."""
 
 
+@study_app.command("list")
 def study_list(as_json: JsonFlag = False) -> None:
     """List the studies, with the paper's tables that they repeat."""
     value = [{"study": study.name, "title": study.title, "paper": list(study.paper)} for study in STUDIES.values()]
@@ -55,7 +52,8 @@ def study_list(as_json: JsonFlag = False) -> None:
     print_output(Output(value, [text_table(("study", "", "in the paper"), rows)]), as_json)
 
 
-@command_of(command.StudySettings, resumes=True)
+@study_app.command("run")
+@command_of(command.StudySettings, resumes=True, shown=STUDY)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables.
 
@@ -89,6 +87,7 @@ def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
     return Output([outcome.as_dict() for outcome in outcomes], lines=lines, failures=failures)
 
 
+@study_app.command("status")
 def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     """Show which cells are done, running, failed or missing.
 
@@ -113,6 +112,7 @@ def status_table(states: Sequence[CellState]) -> Table:
     return text_table(("cell", "state", ""), rows, [", ".join([f"{counts['done']} of {len(states)} done", *others])])
 
 
+@study_app.command("table")
 def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     """Write the tables of a study again, from what is finished.
 
@@ -125,7 +125,7 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     print_output(Output(files, lines=files), as_json)
 
 
-@command_of(SweepSettings, resumes=True)
+@command_of(SweepSettings, resumes=True, shown=SWEEP)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     """Train a grid of settings and say which is best.
 
@@ -148,10 +148,11 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     """Return the table, what it says, where the rest is."""
     from trimsft.study.sweep_tables import conclusions, sweep_table
 
-    tables = [] if outcome.swept is None else [sweep_table(outcome.swept, brief=True)]
-    lines = [] if outcome.swept is None else [*conclusions(outcome.swept), *outcome.notes]
-    lines += [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
-    return Output(outcome.as_dict(), tables, lines, outcome.failures())
+    lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
+    if outcome.swept is None:
+        return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
+    said = [*conclusions(outcome.swept), *outcome.notes, *lines]
+    return Output(outcome.as_dict(), [sweep_table(outcome.swept, brief=True)], said, outcome.failures())
 
 
 def _lines(plan: StudyPlan, most: int = 30) -> list[str]:
@@ -217,9 +218,3 @@ def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = 
 def cell_label(cell: Cell) -> str:
     """Return a cell by the names of the paper: "lab, TrimSFT (margin 1, bandwidth 0.5), seed 0"."""
     return f"{cell.model}, {cell.label}" + ("" if cell.is_base else f", seed {cell.seed}")
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": study_list, "run": study_run, "status": study_status, "table": study_table,
-}  # fmt: skip
-"""Of `trimsft study`, in the order of --help."""

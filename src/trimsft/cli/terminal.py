@@ -83,21 +83,39 @@ def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool)
         return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
-    if isinstance(error, RuntimeError):
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return None
-        # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
-        if isinstance(error, torch.distributed.DistError) or (type(error) is RuntimeError and "gloo" in str(error)):
-            return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
-        # too little memory, a device that is gone: nothing that a traceback would explain
-        is_from_torch = isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
-        return str(error).partition("\n")[0] if is_from_torch else None
-    return one_line(error)
+    if not isinstance(error, RuntimeError):
+        return one_line(error)
+    torch = sys.modules.get("torch")
+    # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
+    is_gloo = type(error) is RuntimeError and "gloo" in str(error)
+    if torch and (is_gloo or isinstance(error, torch.distributed.DistError)):
+        return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
+    # too little memory, a device that is gone: nothing that a traceback would explain
+    is_from_torch = torch and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+    return str(error).partition("\n")[0] if is_from_torch else None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise interruption(number)
+
+
+@contextmanager
+def _log_lines(level: int) -> Iterator[None]:
+    """Print what this package logs in the first process, unless somebody listens already."""
+    logger = logging.getLogger("trimsft")
+    if logger.handlers:
+        yield
+        return
+    handler = logging.Handler()
+    handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 # ---- lines on stderr
@@ -126,29 +144,6 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-class _LogHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        tell(one_line(Exception(record.getMessage())))
-
-
-@contextmanager
-def _log_lines(level: int) -> Iterator[None]:
-    """Print what this package logs in the first process, unless somebody listens already."""
-    logger = logging.getLogger("trimsft")
-    before = logger.level
-    if logger.handlers:
-        yield
-        return
-    handler = _LogHandler() if is_first_process() else logging.NullHandler()
-    logger.addHandler(handler)
-    logger.setLevel(level)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
 # ---- progress
 
 
@@ -167,7 +162,8 @@ class Progress:
         columns = [TextColumn("{task.description}", markup=False), BarColumn(18)]
         columns.append(TextColumn("{task.fields[text]}", markup=False))
         self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._shown: dict[str, Any] = {}  # name -> bar; or stage, next time, pause and text of its last line
+        self._tasks: dict[str, Any] = {}
+        self._lines: dict[str, tuple[str, float, float, str]] = {}  # stage, next time, pause and text of the last one
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -177,16 +173,13 @@ class Progress:
         self._bars.stop()
 
     def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
-        if not text:
-            count = f"{done:,} of {total:,}" if total else ""
-            text = " ".join(filter(None, (stage, count)))
+        text = text or " ".join(filter(None, (stage, f"{done:,} of {total:,}" if total else "")))
         if not self._bars.disable:
-            bar = self._shown.setdefault(name, None)
-            if bar is None:
-                bar = self._shown[name] = self._bars.add_task(name, text=text, total=total or None)
-            self._bars.update(bar, completed=done, total=total or None, text=text)
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, text=text)
+            self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
             return
-        last, due, pause, before = self._shown.get(name, (None, 0.0, 0.0, ""))
+        last, due, pause, before = self._lines.get(name, (None, 0.0, 0.0, ""))
         now = time.monotonic()
         if last != stage:
             pause = FIRST_PAUSE
@@ -194,14 +187,14 @@ class Progress:
             pause = min(2 * pause, LONGEST_PAUSE)
         elif done != total or text == before:
             return
-        self._shown[name] = (stage, now + pause, pause, text)
+        self._lines[name] = (stage, now + pause, pause, text)
         note(f"{name}: {text}")
 
     def end(self, name: str, text: str) -> None:
         """Print what has become of a name, in place of its bar."""
-        bar = self._shown.pop(name, None)
-        if bar is not None and not self._bars.disable:
-            self._bars.remove_task(bar)
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+        self._lines.pop(name, None)
         note(f"{name}: {text}")
 
 

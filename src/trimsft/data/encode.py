@@ -301,9 +301,9 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
             encoded = [at(place, encoder.others.encode, row) for place, row in zip(places, given, strict=True)]
         else:
             encoded = encoder.encode(given)
-        labels = [np.where(weights > 0, ids, IGNORED) for ids, weights in encoded]
+        labels = [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded]
         made: dict[str, list[Any]] = {"input_ids": [ids for ids, _ in encoded], "labels": labels}
-        return made | ({TOKEN_WEIGHTS: [weights for _, weights in encoded]} if may_weigh else {})
+        return made | ({TOKEN_WEIGHTS: [weights.tolist() for _, weights in encoded]} if may_weigh else {})
 
     ids, options = List(Value("int32")), dict[str, Any]()
     if not is_stream:  # the cache's key would not see that this code has changed

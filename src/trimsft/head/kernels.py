@@ -91,13 +91,16 @@ def _exact_logit(
 
 @triton.jit
 def _weight(nll, gap, first, second, OBJECTIVE: tl.constexpr):
-    """The paper's objectives, by their names and parameters."""
+    """The paper's objectives and AutoTrim, by their names and parameters."""
     if OBJECTIVE == "sft":
         w = nll * 0 + 1
     elif OBJECTIVE == "fsft":
         w = tl.where(first == 0, 1.0, tl.exp2(first * tl.log2(_one_minus_exp(nll))))
     elif OBJECTIVE == "dft":
         w = _exp(-nll)
+    elif OBJECTIVE == "auto-trim":
+        others = _one_minus_exp(tl.maximum(nll + gap, 0.0))
+        w = first + (1 - first) * tl.exp2(second * tl.log2(others))
     else:
         distance = gap - first
         if OBJECTIVE == "trim-e":
@@ -111,7 +114,7 @@ def _weight(nll, gap, first, second, OBJECTIVE: tl.constexpr):
 @triton.jit(do_not_specialize=["first_row"])
 def row_statistics(
     logits, logits_stride, hidden, weight, bias, labels,
-    gates, exponent, nll_out, gap_out, gold_out, competitor_out, entropy_out, weights_out, rank_out, norm_out,
+    nll_out, gap_out, gold_out, competitor_out, entropy_out, weights_out, rank_out, norm_out,
     first_row, V, H, logit_scale, softcap, first_parameter, second_parameter,
     HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, WITH_ENTROPY: tl.constexpr, WITH_RANK: tl.constexpr,
     OBJECTIVE: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, STAGES: tl.constexpr,
@@ -203,11 +206,7 @@ def row_statistics(
     tl.store(gold_out + row, gold_logit)
     tl.store(competitor_out + row, competitor.to(tl.int64))
     if OBJECTIVE != "function":
-        if OBJECTIVE == "auto-trim":
-            gate = tl.load(gates + row)
-            w = gate + (1 - gate) * _exp(-tl.load(exponent) * nll)
-        else:
-            w = _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE)
+        w = _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE)
         tl.store(weights_out + row, w)
     if WITH_ENTROPY:
         # lse - sum p z, with all logits relative to the rounded competitor

@@ -148,9 +148,6 @@ def linear_cross_entropy(
         trained: `TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden states were
             computed, so that the host need not wait for them to learn how many labels there are.
     """
-    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: must be a tensor, got {type(value).__name__}")
     device = hidden.device.type
     if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:  # as torch.nn.functional.linear does
         dtype = torch.get_autocast_dtype(device)
@@ -159,7 +156,9 @@ def linear_cross_entropy(
     if trained is None:  # early: the device counts while the host checks the rest
         trained = TrainedRows(labels, weight.shape[0], ignore_index)
     skip_below = skip_below_of(objective) if skip_below is None else skip_below
-    _check_settings(objective, normalizer, skip_below, logit_scale, softcap)
+    # a normalizer of 0 is no matter where there is nothing to train
+    divisor = normalizer if isinstance(normalizer, Tensor) else normalizer or None
+    _check_settings(objective, skip_below, logit_scale=logit_scale, softcap=softcap, normalizer=divisor)
     entropy = entropy or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
@@ -284,54 +283,40 @@ def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, en
     return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
 
 
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
 def _check_tensors(
     hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None, token_weights: Tensor | None
 ) -> None:
-    if hidden.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-        raise TypeError(f"hidden: must be float32, bfloat16, float16 or float64, got {hidden.dtype}")
-    if weight.dtype != hidden.dtype:
-        raise TypeError(f"weight: must have the dtype of hidden, {hidden.dtype}, got {weight.dtype}")
-    if hidden.dim() < 1 or weight.dim() != 2 or weight.shape[1] != hidden.shape[-1]:
-        raise ValueError(
-            f"weight: must be [vocabulary, {hidden.shape[-1] if hidden.dim() else 'H'}] to go with hidden of shape "
-            f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
-        )
-    if hidden.shape[-1] == 0 or len(weight) < 2:
-        raise ValueError(f"weight: must have two rows and one column at least, got shape {tuple(weight.shape)}")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise TypeError(f"labels: must be integers, got {labels.dtype}")
-    if token_weights is not None and not token_weights.is_floating_point():
-        raise TypeError(f"token_weights: must be floating-point numbers, got {token_weights.dtype}")
-    for name, tensor in (("labels", labels), ("token_weights", token_weights)):
-        if tensor is not None and tensor.shape != hidden.shape[:-1]:
-            raise ValueError(f"{name}: must have shape {tuple(hidden.shape[:-1])}, got {tuple(tensor.shape)}")
-    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != hidden.dtype):
-        raise ValueError(
-            f"bias: must be {hidden.dtype} of shape ({len(weight)},), got {bias.dtype} of {tuple(bias.shape)}"
-        )
-    given = {"weight": weight, "labels": labels, "bias": bias, "token_weights": token_weights}
-    for name, tensor in given.items():
-        if tensor is not None and tensor.device != hidden.device:
+    """Refuse shapes that would broadcast, and devices that a kernel cannot read from."""
+    positions, vocabulary = hidden.shape[:-1], len(weight)
+    for name, tensor, shape, dtypes in (
+        ("hidden", hidden, hidden.shape, FLOATS),
+        ("weight", weight, (vocabulary, *hidden.shape[-1:]), (hidden.dtype,)),
+        ("labels", labels, positions, INTEGERS),
+        ("bias", bias, (vocabulary,), (hidden.dtype,)),
+        ("token_weights", token_weights, positions, FLOATS),
+    ):
+        if tensor is None:
+            continue
+        if tensor.shape != shape or tensor.dtype not in dtypes:
+            known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"{name}: must be {known} of shape {tuple(shape)}, got {got}")
+        if tensor.device != hidden.device:
             raise ValueError(f"{name}: is on {tensor.device}, hidden on {hidden.device}; move them together")
 
 
-def _check_settings(
-    objective: Objective,
-    normalizer: float | Tensor | None,
-    skip_below: float,
-    logit_scale: float,
-    softcap: float | None,
-) -> None:
+def _check_settings(objective: Objective, skip_below: float, **positive: float | Tensor | None) -> None:
     if isinstance(objective, type) or not (isinstance(objective, WeighsTokens) or callable(objective)):
         raise TypeError(f"objective: must be an object such as TrimSFT() or a function, got {objective!r}")
-    positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
-    if isinstance(normalizer, Tensor):
-        if normalizer.numel() != 1:
-            raise ValueError(f"normalizer: must be a scalar, got shape {tuple(normalizer.shape)}")
-    elif normalizer not in (None, 0):
-        positive["normalizer"] = normalizer
     for name, value in positive.items():
-        if not (is_finite_number(value) and value > 0):
+        if isinstance(value, Tensor):
+            if value.numel() != 1:
+                raise ValueError(f"{name}: must be a scalar, got shape {tuple(value.shape)}")
+        elif value is not None and not (is_finite_number(value) and value > 0):
             raise ValueError(f"{name}: must be a number > 0, got {value!r}")
     if not (is_finite_number(skip_below) and skip_below >= 0):
         raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")

@@ -119,10 +119,14 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
             f"objective {objective!r} changed its tokens in place, of which the loss is made; work on a copy, such as "
             "tokens.gap.clone()"
         )
-    if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
+    if (
+        not isinstance(weights, Tensor)
+        or not (weights.is_floating_point() or weights.dtype == torch.bool)
+        or weights.shape != tokens.nll.shape
+    ):
         got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
         raise WrongArgument(
-            f"objective {objective!r} must return one floating-point weight per token "
+            f"objective {objective!r} must return one floating-point or boolean weight per token "
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
         )
     return weights.detach().float()

@@ -87,10 +87,6 @@ class RowRecords:
         self._ledger = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
         self._ledger[-1:] = problem.divisor
         self._objective, self._parameters = _as_kernel(problem.objective)
-        self._gates_T = self._exponent = self.weights_T
-        if isinstance(problem.objective, AutoTrim):
-            self._gates_T = problem.objective.gates(self.weights_T, labels_T).contiguous()
-            self._exponent = problem.objective.exponent_now(self.weights_T)
         self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them
         if problem.with_rank:
             self.rank_and_norm = (torch.empty_like(self.slots_T), torch.empty_like(self.weights_T))
@@ -104,7 +100,7 @@ class RowRecords:
         self._launch(
             kernels.row_statistics, (rows.stop - rows.start, 1, 1),
             logits_CV, logits_CV.stride(0), problem.hidden_TH, problem.weight_VH,
-            problem.weight_VH if bias_V is None else bias_V, problem.labels_T, self._gates_T, self._exponent,
+            problem.weight_VH if bias_V is None else bias_V, problem.labels_T,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
             tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
             *self.rank_and_norm,
@@ -174,11 +170,9 @@ class RowRecords:
 
 def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
     """Return name and parameters of an objective that the kernel computes itself; "function" for any other."""
-    for name, kind in PAPER_OBJECTIVES.items():
+    for name, kind in {**PAPER_OBJECTIVES, "auto-trim": AutoTrim}.items():
         if type(objective) is kind:
             first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
             # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
             return name, (first, max(second, torch.finfo(torch.float32).tiny))
-    if type(objective) is AutoTrim:
-        return "auto-trim", (0.0, 0.0)
     return "function", (0.0, 0.0)

@@ -10,13 +10,11 @@ forward pass says about one token, `TokenStats`:
     >>> TrimSFT(margin=1.5, bandwidth=0.8).weights(tokens)
     tensor([1.0000, 0.0076])
 
-Nothing here imports torch: who only needs the names and the defaults does not wait for it.
+So micro-batches, ranks, packing and resuming change no weight. Nothing here imports torch.
 """
 
-from trimsft.objectives.auto import AutoTrim
-from trimsft.objectives.base import Adapts, Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
-from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
-from trimsft.objectives.names import (
+from trimsft.objectives.auto_trim import AutoTrim
+from trimsft.objectives.by_name import (
     NAMES,
     OBJECTIVES,
     PAPER_NAMES,
@@ -29,11 +27,13 @@ from trimsft.objectives.names import (
     parameters_of,
     require_known,
 )
+from trimsft.objectives.other_papers import EAFT, SAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.objectives.token_stats import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 
 __all__ = [
     "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES",
-    "PARAMETERS", "SFT", "TALR", "Adapts", "AutoTrim", "BuiltinObjective", "InfoSFT", "Objective", "PAlpha",
+    "PARAMETERS", "SAFT", "SFT", "TALR", "AutoTrim", "BuiltinObjective", "InfoSFT", "Objective", "PAlpha",
     "PThreshold", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens", "display_name",
     "fingerprint_objective", "is_finite_number", "make_objective", "needs_of", "parameters_of", "require_known",
 ]  # fmt: skip

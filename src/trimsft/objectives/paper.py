@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from trimsft.objectives.base import TokenStats, require_number
+from trimsft.objectives.token_stats import TokenStats, require_number
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -49,13 +49,14 @@ METHOD_LINES = {
     "eaft": Line("#430E1E", "#FF8487", (3, 1), "h"),
     "infosft": Line("#B337AE", "#B032FD", (6, 1, 1, 1), "p"),
     "talr": Line("#E5594C", "#B06426", (1.5, 1), "d"),
+    "saft": Line("#3F05A5", "#BB1099", (8, 1, 2, 1), "*"),
 }
 """By the name of the objective; "base" is the model before training."""
 NEUTRAL = "#8A8A8A"
 """For what is no method, on white: counts, diagonals, programs of others."""
 OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
 """For a run that no line is left for."""
-_LENT = ("p-threshold", "talr", "eaft", "infosft", "p-alpha")
+_LENT = ("p-threshold", "talr", "saft", "eaft", "infosft", "p-alpha")
 """Whose lines are lent first to runs of no known method."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),

@@ -1,8 +1,9 @@
-"""`trimsft compare`: from the scores of runs to tables and a verdict.
+"""`trimsft compare`: from the scores of runs to tables and a verdict, and whether they may be set side by side at all.
 
 result = compare(CompareSettings(runs=(Path("runs/sft"), Path("runs/trim"))))
 print(result.render("markdown"))
 result.comparisons[0].difference, result.comparisons[0].significant
+other_protocol(sft, trim, ["math500"], "average")   # ["sampling.temperature 0.6 (sft: 1.0)"]
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.runs import write_whole
+from trimsft.runs import by_dotted_name, write_whole
 from trimsft.tables import FORMATS, Table, Tabular, render
 
 if TYPE_CHECKING:
     from trimsft.evaluate.compare import Comparison
     from trimsft.evaluate.scores import BenchmarkScore
+    from trimsft.report.runs import Run
 
 OTHERWISE = "†"  # stands behind the name of a run that was asked otherwise than the baseline
 
@@ -67,7 +69,7 @@ class Compared(Tabular):
     """Which benchmarks are not compared, and whose scores are missing: a sentence for each."""
 
     def render(self, style: str) -> str:
-        """All tables in one of `FORMATS`; JSON has the comparisons."""
+        """Return all tables in one of `FORMATS`; as JSON the comparisons."""
         if style == "json":
             listed = [
                 {**one.as_dict(), "protocol": list(self.protocol.get(one.candidate, ()))} for one in self.comparisons
@@ -84,20 +86,29 @@ def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.evaluate.compare import compare_runs, correct_for_many
     from trimsft.evaluate.scores import load_run
-    from trimsft.report.protocol import AGAIN, content_conflict, notes_of_graders, other_graders, other_protocol
     from trimsft.report.runs import Run
     from trimsft.report.score_tables import comparison_table, score_table, temperature_table
 
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat
         names = [str(path) for path in settings.runs]
-    everything = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
-    common, left_out = _common(everything)
-    scores = {name: [one for one in of_run if one.benchmark in common] for name, of_run in everything.items()}
+    scores = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
+    evaluated = {run: [one.benchmark for one in of_run] for run, of_run in scores.items()}
+    common, left_out = [], []
+    for benchmark in dict.fromkeys(itertools.chain.from_iterable(evaluated.values())):
+        if lacking := [run for run, of_run in evaluated.items() if benchmark not in of_run]:
+            left_out.append(f"Left out: {benchmark}; no scores of {' and '.join(lacking)}.")
+        else:
+            common.append(benchmark)
+    if not common:
+        has = "; ".join(f"{run} has {', '.join(of_run)}" for run, of_run in evaluated.items())
+        raise RunError(f"share no benchmark: {has}", field="runs", hint="evaluate all of them on the same one")
+    scores = {name: [one for one in of_run if one.benchmark in common] for name, of_run in scores.items()}
     runs = [Run(name, path.expanduser(), tuple(common)) for name, path in zip(names, settings.runs, strict=True)]
     baseline, *candidates = runs
     for difference in other_graders(runs).values():
-        raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
+        again = "grade again with trimsft eval, which generates nothing anew"
+        raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=again)
     for run, name in itertools.product(candidates, common):
         if clash := content_conflict(baseline, run, name):
             problem = (
@@ -109,7 +120,6 @@ def compare(settings: CompareSettings) -> Compared:
     others = {run.label: scores[run.label] for run in candidates}
     compared = [compare_runs(scores[baseline.label], others, metric, name=baseline.label) for metric in metrics]
     comparisons = correct_for_many(list(itertools.chain.from_iterable(compared)))
-    shown = [one for one in comparisons if one.metric == metrics[0]]
     protocols = {run.label: other_protocol(baseline, run, common, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
     notes += notes_of_graders(runs)
@@ -117,6 +127,7 @@ def compare(settings: CompareSettings) -> Compared:
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
     ]
+    shown = [one for one in comparisons if one.metric == metrics[0]]
     result = Compared(
         _noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out]),
         _noted(comparison_table(comparisons), protocol, notes),
@@ -151,25 +162,73 @@ def _metrics(baseline: str, scores: Mapping[str, Sequence[BenchmarkScore]]) -> t
     return [*metrics, *([metric] if metric not in metrics else [])], [f"{note}."]
 
 
-def _common(scores: Mapping[str, Sequence[BenchmarkScore]]) -> tuple[list[str], list[str]]:
-    """Return the benchmarks that all runs have scores of, and a sentence for each that is left out."""
-    names = {run: [one.benchmark for one in of_run] for run, of_run in scores.items()}
-    common, left_out = [], []
-    for name in dict.fromkeys(itertools.chain.from_iterable(names.values())):
-        if lacking := [run for run, of_run in names.items() if name not in of_run]:
-            left_out.append(f"Left out: {name}; no scores of {' and '.join(lacking)}.")
-        else:
-            common.append(name)
-    if not common:
-        has = "; ".join(f"{run} has {', '.join(of_run)}" for run, of_run in names.items())
-        raise RunError(f"share no benchmark: {has}", field="runs", hint="evaluate all of them on the same one")
-    return common, left_out
-
-
 def _noted(table: Table, marked: Collection[str], notes: Sequence[str]) -> Table:
-    """The table with these notes, and the rows of these runs marked."""
+    """Return the table with these notes, and the rows of these runs marked."""
     rows = [
         (replace(first, text=f"{first.text} {OTHERWISE}"), *others) if first.text in marked else (first, *others)
         for first, *others in table.rows
     ]
     return replace(table, rows=tuple(rows), notes=(*table.notes, *notes))
+
+
+# ---- how runs were asked and graded
+
+_MAY_DIFFER = ("benchmark", "problems.", "details.", "seed", "greedy", "temperature", "engine.")
+"""Settings that differ between runs for good reason, or say which problems were asked; two of the engine apart."""
+_OF_THE_ENGINE = ("engine.name", "engine.dtype")
+_OF_SAMPLES = ("samples", "sampling.temperature", "sampling.top_p", "sampling.top_k")
+
+
+def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str) -> list[str]:
+    """Name the settings of the other run that differ on these benchmarks, as far as this metric depends on them."""
+    differences: dict[str, None] = {}
+    for benchmark in benchmarks:
+        was, now = (flat(run.settings(benchmark)) for run in (one, other))
+        if not was or not now:
+            differences["not known, since settings.json is missing"] = None
+            continue
+        for name in sorted(was | now):
+            before, after = was.get(name, "not set"), now.get(name, "not set")
+            is_of_metric = not name.startswith(_MAY_DIFFER) and not (metric == "greedy" and name in _OF_SAMPLES)
+            if before != after and (is_of_metric or name in _OF_THE_ENGINE):
+                is_short = len(after) + len(before) < 60
+                text = f"{name} {after} ({one.label}: {before})" if is_short else f"{name} is another text"
+                differences[text] = None
+    return list(differences)
+
+
+def other_graders(runs: Sequence[Run]) -> dict[str, str]:
+    """Describe, by label, which runs were graded otherwise than the first."""
+    graded = [run for run in runs if run.recorded]
+    other: dict[str, str] = {}
+    for first, run in ((graded[0], run) for run in graded[1:]):
+        for name in run.recorded.keys() & first.recorded.keys():
+            ours, theirs = run.recorded[name].grader, first.recorded[name].grader
+            if ours != theirs:
+                other[run.label] = f"{run.label} was graded by {ours}, {first.label} by {theirs}"
+    return other
+
+
+def notes_of_graders(runs: Sequence[Run]) -> list[str]:
+    """Return what the graders of these runs have noticed."""
+    recorded = ((run, name, one) for run in runs for name, one in run.recorded.items())
+    return [f"{run.label}, {name}: {note}." for run, name, one in recorded for note in one.grader.notes]
+
+
+def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:
+    """Return the first problem that has the same id in both runs, and another text or answer."""
+    mine, theirs = (run.problems.get(benchmark, {}) for run in (one, other))
+    return next((name for name, asked in mine.items() if name in theirs and theirs[name] != asked), None)
+
+
+def flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested settings as texts by name, without empty objects.
+
+    >>> flat({"sampling": {"temperature": 1.0, "stop": ["Q:", "A:"]}, "engine": {}})
+    {'sampling.temperature': '1.0', 'sampling.stop': 'Q:, A:'}
+    """
+    values = {name: value for name, value in by_dotted_name(settings) if not isinstance(value, Mapping)}
+    return {
+        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in values.items()
+    }

@@ -19,7 +19,7 @@ from trimsft.options import check_options, option
 from trimsft.tokens.measure import name_of
 
 if TYPE_CHECKING:
-    from trimsft.report.analysis import Writer
+    from trimsft.report.run_tables import Analysis
     from trimsft.report.runs import Run
 
 
@@ -66,7 +66,7 @@ class ReportFiles:
     warnings: tuple[str, ...]  # why token tables cannot be compared, whose weights are not shown
 
 
-def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None] | None = None) -> ReportFiles:
+def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], None] | None = None) -> ReportFiles:
     """Write the page, on request tables and figures; nothing is written where a run or a parameter is refused.
 
     Args:
@@ -84,10 +84,11 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None
     page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
     others: tuple[Path, ...] = ()
     if settings.figures:
-        from trimsft.report.analysis import write_analysis
+        from trimsft.report.run_tables import write_analysis
 
-        analysis = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named)
-        others = tuple(analysis.files)
+        others = tuple(
+            write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named).files
+        )
     read = read_runs(runs)
     differing = incomparable({run.label: run.table for run in read if run.table})
     trained = {run.label: run.objective or "sft" for run in read}

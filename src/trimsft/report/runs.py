@@ -1,6 +1,6 @@
 """Runs as everything that is reported reads them: run directories, or token tables alone.
 
-    run = read_run("TrimSFT", Path("runs/trim"))
+    run = Run("TrimSFT", Path("runs/trim"))
     run.objective                                   # "trim", from config.yaml or else from the label
     run.scores["gsm8k"]                             # a BenchmarkScore
     run.interval_percent("gsm8k", "pass@8")
@@ -12,67 +12,40 @@ Each file is read when it is asked for first, and once; what a run lacks is empt
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.evaluate.grades import GradeLine
+from trimsft.evaluate.problems import Problem, read_problems
+from trimsft.evaluate.samples import Sample
 from trimsft.evaluate.scores import BenchmarkScore, Recorded, macros, read_scores
 from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
+from trimsft.runs.records import TelemetryLine
 from trimsft.tokens.measure import name_of
 from trimsft.tokens.statistics import objective_of
 from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
 
-Kind = TypeVar("Kind")
+Kind = TypeVar("Kind", Sample, GradeLine)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A line of problems.jsonl, as far as it is shown."""
-
-    id: str
-    problem: str = ""
-    answer: str | tuple[str, ...] = ""
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Grade:
-    """A line of grades.jsonl."""
-
-    problem: str = ""
-    sample: int = 0
-    status: str = "not graded"
-    answer: str | None = None
-    cluster: int | None = None  # which samples voted together
-    temperature: float | None = None  # of a further temperature
-
-
-@dataclass(frozen=True)
-class Written:
-    """A line of samples.jsonl, with its grade."""
+class Graded:
+    """One answer of a model, and what became of it."""
 
     problem: str
-    sample: int
+    sample: int  # -1 for the greedy answer
     text: str
-    tokens: int | None = None
-    temperature: float | None = None
-    grade: Grade = Grade()
-
-
-@dataclass(frozen=True)
-class _Versions:
-    versions: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class _Settings:
-    details: _Versions | None = None
+    tokens: int
+    status: str = "not graded"
+    answer: str | None = None
+    cluster: int | None = None  # answers that voted together have the same
 
 
 @dataclass(frozen=True)
@@ -88,24 +61,31 @@ class Run:
         return RunDirectory(self.folder)
 
     @property
+    def is_table(self) -> bool:
+        return self.folder.is_file()
+
+    @property
     def tokens_path(self) -> Path:
-        return self.folder if self.folder.is_file() else self.directory.tokens_path
+        return self.folder if self.is_table else self.directory.tokens_path
 
     @cached_property
     def table(self) -> TokenTable | None:
-        """Its token table."""
+        """Return its token table."""
         return read_token_table(self.tokens_path) if self.tokens_path.is_file() else None
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        return {} if self.folder.is_file() else self.directory.read_manifest()
+        return {} if self.is_table else self.directory.read_manifest()
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        return {} if self.is_table else self.directory.read_config() or {}
 
     @cached_property
     def objective(self) -> str | None:
-        """The name of the objective that it was trained with, as given, where that is known; its code is not loaded."""
-        config = None if self.folder.is_file() else self.directory.read_config()
-        if config is not None and config.get("objective") is not None:
-            return str(config["objective"])
+        """Return the name of the objective that it was trained with, where that is known; its code is not loaded."""
+        if self.config.get("objective") is not None:
+            return str(self.config["objective"])
         trained = self.manifest.get("objective")  # knows the default, too, which config.yaml need not name
         if isinstance(trained, dict) and isinstance(trained.get("name"), str):
             return str(trained["name"])
@@ -114,25 +94,25 @@ class Run:
 
     @property
     def trained_from(self) -> str:
-        """The model that its manifest names."""
+        """Return the model that its manifest names."""
         model = self.manifest.get("model", "")
         return str(model.get("name", "") if isinstance(model, dict) else model)
 
-    @property
-    def versions(self) -> list[Mapping[str, Any]]:
-        """Packages and their versions: of the training, and of the first evaluation that recorded any."""
-        trained = checked(_Versions, dict(self.manifest), where=str(self.directory.manifest_path)).versions
-        details = (
-            checked(_Settings, self.settings(name), where=f"{name}/settings.json").details for name in self.scores
-        )
-        return [one for one in (trained, next((one.versions for one in details if one), None)) if one]
+    @cached_property
+    def course(self) -> list[TelemetryLine]:
+        """Return what its training logged of its tokens, step by step; empty where nothing was recorded."""
+        path = self.directory.telemetry_path
+        if self.is_table or not path.is_file():
+            return []
+        lines = checked(list[TelemetryLine], JsonLines(path).read(), where=str(path))
+        return [line for line in lines if line.nll is not None]  # neither an evaluation nor the end
 
     # ---- evaluations
 
     @cached_property
     def recorded(self) -> Mapping[str, Recorded]:
-        """scores.json of each benchmark: scores and grader."""
-        names = [] if self.folder.is_file() else self.only or self.directory.evaluations()
+        """Return scores.json of each benchmark: scores and grader."""
+        names = [] if self.is_table else self.only or self.directory.evaluations()
         return {name: read_scores(self.directory.eval_dir / name) for name in names}
 
     @cached_property
@@ -140,61 +120,64 @@ class Run:
         return {name: recorded.scores for name, recorded in self.recorded.items()}
 
     def settings(self, benchmark: str) -> dict[str, Any]:
-        """settings.json of a benchmark; empty where there is none."""
-        return _read_object(self.directory.eval_dir / benchmark / "settings.json")
+        """Return settings.json of a benchmark; empty where there is none."""
+        path = self.directory.eval_dir / benchmark / "settings.json"
+        return read_json(path, dict[str, Any]) if path.is_file() else {}
 
     def interval_percent(self, benchmark: str, metric: str) -> Interval | None:
-        """A metric of one benchmark: average, greedy, pass@k or majority@k."""
+        """Return a metric of one benchmark: average, greedy, T=0.6, pass@k or majority@k."""
         score = self.scores.get(benchmark)
-        if score is None or metric not in score.metrics:
+        if score is None or score.known_as(metric) not in score.metrics:
             return None
         return in_percent(score.interval(metric))
 
     def mean_intervals_percent(self, benchmarks: Sequence[str], metrics: Sequence[str]) -> dict[str, Interval]:
-        """The mean over benchmarks, as `trimsft eval` shows it; without metrics that one of them lacks."""
+        """Return the mean over benchmarks, as `trimsft eval` shows it; without metrics that one of them lacks."""
         if not benchmarks or not all(benchmark in self.scores for benchmark in benchmarks):
             return {}
-        known = [m for m in metrics if all(self.interval_percent(name, m) is not None for name in benchmarks)]
+        known = [one for one in metrics if all(self.interval_percent(name, one) for name in benchmarks)]
         means = macros([self.scores[name] for name in benchmarks], known) if known else {}
         return {metric: in_percent(interval) for metric, interval in means.items()}
-
-    def samples(self, benchmark: str, problems: Collection[str]) -> list[Written]:
-        """Texts and grades of these problems' samples, none of further temperatures; greedy is number -1."""
-        folder = self.directory.eval_dir / benchmark
-
-        def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
-            each: Iterator[Any] = _each_line(folder / name, kind)
-            return (one for one in each if one.problem in problems and one.temperature is None)
-
-        grades = {(one.problem, one.sample): one for one in lines("grades.jsonl", Grade)}
-        samples = lines("samples.jsonl", Written)
-        return [replace(one, grade=grades.get((one.problem, one.sample), one.grade)) for one in samples]
 
     def has_samples(self, benchmark: str) -> bool:
         """Tell whether the texts are there, and not their counts alone."""
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
+    def samples(self, benchmark: str, problems: Collection[str]) -> list[Graded]:
+        """Return the graded samples of these problems, none of further temperatures."""
+        folder = self.directory.eval_dir / benchmark
+
+        def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
+            path = folder / name
+            for number, line in enumerate(JsonLines(path) if path.is_file() else (), start=1):
+                one = checked(kind, line, where=f"{path}, line {number}")
+                if one.problem in problems and one.temperature is None:
+                    yield one
+
+        grades = {(one.problem, one.sample): one for one in lines("grades.jsonl", GradeLine)}
+        graded = []
+        for one in lines("samples.jsonl", Sample):
+            grade = grades.get((one.problem, one.sample))
+            known = (grade.status, grade.answer, grade.cluster) if grade else ()
+            graded.append(Graded(one.problem, one.sample, one.text, one.tokens, *known))
+        return graded
+
     @cached_property
-    def problems(self) -> Mapping[str, Mapping[str, Asked]]:
-        """The problems of each benchmark by id, as they were asked; none where the file is gone."""
+    def problems(self) -> Mapping[str, Mapping[str, Problem]]:
+        """Return the problems of each benchmark by id, as they were asked; none where the file is gone."""
         paths = {name: self.directory.eval_dir / name / "problems.jsonl" for name in self.scores}
-        return {name: {asked.id: asked for asked in _each_line(path, Asked)} for name, path in paths.items()}
-
-
-def read_run(label: str, folder: Path) -> Run:
-    """A run directory, or the file of a token table."""
-    folder = Path(folder)
-    if not folder.is_dir() and not (folder.is_file() and folder.suffix == ".parquet"):
-        hint = "name a run directory, or a token table (NAME.parquet)"
-        raise RunError(f"{label!r} has no folder {str(folder)!r}", field="runs", hint=hint)
-    return Run(label, folder)
+        return {name: {one.id: one for one in read_problems(path)} for name, path in paths.items() if path.is_file()}
 
 
 def read_runs(runs: Mapping[str, Path]) -> list[Run]:
-    """The runs by label, in their order."""
+    """Return the runs by label, in their order: run directories, or files of token tables."""
     if not runs:
         raise UsageError("there are none", field="runs", hint="give at least one run directory or token table")
-    return [read_run(label, folder) for label, folder in runs.items()]
+    for label, folder in runs.items():
+        if not folder.is_dir() and not (folder.is_file() and folder.suffix == ".parquet"):
+            hint = "name a run directory, or a token table (NAME.parquet)"
+            raise RunError(f"{label!r} has no folder {str(folder)!r}", field="runs", hint=hint)
+    return [Run(label, Path(folder)) for label, folder in runs.items()]
 
 
 def base_of(runs: Sequence[Run]) -> Run | None:
@@ -203,14 +186,14 @@ def base_of(runs: Sequence[Run]) -> Run | None:
 
 
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """margin, bandwidth and gamma of the paper but for those that are given; refuses what none of them can be."""
+    """Return margin, bandwidth and gamma, the paper's where not given; refuse what none of them can be."""
     for name in PAPER_OBJECTIVES:
         objective_of(name, parameters)
     return {name: parameters.get(name, default) for name, default in PARAMETERS.items()}
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
-    """[LABEL=]PATH of run directories or token tables; without a label a run is called as its folder.
+    """Read [LABEL=]PATH of run directories or token tables; without a label a run is called as its folder.
 
     A single table outside of a run is called as the model it was made with.
     """
@@ -222,7 +205,8 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
         path = Path(name).expanduser()
         if not path.exists() or (path.is_file() and path.suffix != ".parquet"):
             raise RunError("must be a run directory or a token table (NAME.parquet)", field="runs", value=name)
-        if path.is_dir() and not _has_results(RunDirectory(path)):
+        run = RunDirectory(path)
+        if path.is_dir() and not (run.tokens_path.is_file() or run.telemetry_path.is_file() or run.evaluations()):
             hint = "make one with trimsft tokens, trimsft eval or trimsft train, or name another folder"
             problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl"
             raise RunError(problem, field="runs", value=name, hint=hint)
@@ -233,10 +217,6 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     return runs
 
 
-def _has_results(directory: RunDirectory) -> bool:
-    return directory.tokens_path.is_file() or directory.telemetry_path.is_file() or bool(directory.evaluations())
-
-
 def _label_of(path: Path) -> str:
     if path.is_dir():
         return path.name
@@ -244,29 +224,15 @@ def _label_of(path: Path) -> str:
 
 
 def _model_of(path: Path) -> str:
-    """The model of a tokens.parquet that stands alone in its folder; empty for anything else."""
-    directory = RunDirectory(path if path.is_dir() else path.parent)
-    if (
-        directory.config_path.exists()
-        or directory.is_run()
-        or directory.evaluations()
-        or not directory.tokens_path.is_file()
-    ):
+    """Return the model of a tokens.parquet that stands alone in its folder; empty for anything else."""
+    run = RunDirectory(path if path.is_dir() else path.parent)
+    if run.config_path.exists() or run.is_run() or run.evaluations() or not run.tokens_path.is_file():
         return ""
     with suppress(TrimSFTError):  # a damaged table is refused where it is read
-        return name_of(str(read_metadata(directory.tokens_path).get("model", "")))
+        return name_of(str(read_metadata(run.tokens_path).get("model", "")))
     return ""
 
 
 def in_percent(interval: Interval) -> Interval:
-    """The same interval of a share, in percent."""
+    """Return the interval of a share in percent."""
     return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    return read_json(path, dict[str, Any]) if path.is_file() else {}
-
-
-def _each_line(path: Path, kind: type[Kind]) -> Iterator[Kind]:
-    for number, line in enumerate(JsonLines(path) if path.is_file() else (), start=1):
-        yield checked(kind, line, where=f"{path}, line {number}")

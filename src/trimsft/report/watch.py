@@ -18,7 +18,7 @@ from trimsft.options import option
 from trimsft.runs import JsonLines, RunDirectory
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped", "gate", "exponent")
+FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped")
 MOST_RUNS = 12  # of a folder of many, those that wrote last
 DEEPEST = 4  # folders between a study and its runs
 QUIET = 60.0  # seconds without a line, after which a training is not called running

@@ -34,9 +34,6 @@ class TelemetryLine:
     mean_token_accuracy: float | None = figure("token accuracy", format="acc {:.0%}", card=True, figure=True)
     entropy: float | None = figure("entropy")
     weighted_loss: float | None = figure("weighted loss of the tokens alone")
-    gate: float | None = figure("gate $x$", format="gate {:.2f}", page="gate x", adapts=True)
-    exponent: float | None = figure("exponent $a$", page="exponent a", adapts=True)
-    missing_support: float | None = figure("missing support", page="missing support", adapts=True)
     gap_p05: float | None = figure("gap: 5 % are below", page="gap: 5 % are below", quantile=0.05)
     gap_p25: float | None = figure("gap: 25 % are below", quantile=0.25)
     gap_p50: float | None = figure(

@@ -1,12 +1,12 @@
-"""One cell of a study: a model, what it is trained with, a seed; and the name of its run directory.
+"""Cells: one cell of a study is a model, what it is trained with, and a seed; its name is that of its run directory.
 
     >>> Cell(model="lab", objective="trim").name
     'lab/trim-margin1.5-bandwidth0.8/seed0'
     >>> Cell(model="lab", objective="trim", fields=(("margin", 1.5),)) == Cell(model="lab", objective="trim")
     True
 
-What an objective takes and is not given stands at its default, so that one training is one cell in every study. Of a
-user's own objective only what is given stands there: cells are read from folders, which must not load its code.
+The parameters of an objective stand at their defaults where they are not given, so that one training is one cell in
+every study. Of a user's own objective only what is given stands there: reading a folder must not load its code.
 
     >>> Cell(model="lab", objective="my_module:MyObjective").name
     'lab/my_module+MyObjective/seed0'
@@ -27,7 +27,7 @@ from trimsft.runs.secrets import is_secret
 
 BASE = "base"
 BANDED = ("trim", "trim-e", "trim-h")  # the objectives of a plane of margins and bandwidths
-PARAMETERS = tuple(objectives.PARAMETERS)  # what objectives take; these come first in a name
+PARAMETERS = tuple(objectives.PARAMETERS)  # of objectives; these come first in a name
 OWN = ("objective", "seed", "output_dir", "model_name_or_path")
 """Fields of `trimsft train` that a cell or its study sets itself."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -44,40 +44,33 @@ class Cell:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        """Complete the objective's parameters; refuse fields without effect, which would give one run two names."""
         check_model_name(self.model)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise UsageError("must be a whole number of at least 0", field="seed", value=self.seed)
         fields = dict(self.fields)
-        if len(fields) < len(self.fields):
-            raise UsageError("one is there twice", field="fields", value=self.fields)
-        if wrong := next((name for name in fields if not name.isidentifier()), None):  # it becomes part of a path
-            raise UsageError("is no name of a field", field="fields", value=wrong)
-        object.__setattr__(self, "fields", tuple(sorted(self._complete(fields).items())))
-
-    def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Add the objective's own parameters; refuse what has no effect: it would train one thing under two names."""
         refuse_secrets(fields)
-        if own := next((name for name in fields if name in OWN), None):
-            raise UsageError(f"{own!r} belongs to the cell itself or to its study", field="fields", hint="leave it out")
-        if self.objective == BASE:
-            if fields:
-                raise _without_effect(*next(iter(fields.items())), "'base', which is not trained")
-            return {}
-        require_known(self.objective)
-        if self.objective not in OBJECTIVES:
-            return fields
-        takes = [name for name in takes_of(self.objective) if name in PARAMETERS]
-        for name in PARAMETERS:
-            if name in fields and name not in takes:
-                raise _without_effect(name, fields[name], repr(self.objective))
-        made = make_objective(self.objective, **{name: fields[name] for name in takes if name in fields})
-        return {name: getattr(made, name) for name in takes} | fields
+        for name in fields:
+            if name in OWN or not name.isidentifier() or len(fields) < len(self.fields):
+                raise UsageError("is no field of a cell, or is there twice", field="fields", value=name)
+        takes: Sequence[str] = ()
+        if self.objective != BASE:
+            require_known(self.objective)
+            takes = takes_of(self.objective) if self.objective in OBJECTIVES else PARAMETERS
+        for name, value in fields.items():
+            if self.objective == BASE or (name in PARAMETERS and name not in takes):
+                problem = f"has no effect with objective {self.objective!r}"
+                raise UsageError(problem, field=name, value=value, hint="leave it out")
+        if self.objective in OBJECTIVES:
+            made = make_objective(self.objective, **{name: fields[name] for name in takes if name in fields})
+            fields = {name: getattr(made, name) for name in takes} | fields
+        object.__setattr__(self, "fields", tuple(sorted(fields.items())))
 
     @property
     def name(self) -> str:
         """Return a relative path, readable and of this cell alone."""
-        shown = sorted(self.fields, key=lambda field: field_rank(field[0]))
-        method = "-".join([self.folder_name, *(f"{name}{_text(value)}" for name, value in shown)])
+        shown_fields = sorted(self.fields, key=lambda field: field_rank(field[0]))
+        method = "-".join([self.folder_name, *(f"{name}{_path_text(value)}" for name, value in shown_fields)])
         return f"{self.model}/{method}/seed{self.seed}"
 
     @property
@@ -113,7 +106,6 @@ class Cell:
         return f"{method_name(self.objective)}{f' ({settings})' if settings else ''}"
 
     def get(self, field: str, default: Any = None) -> Any:
-        """Return the value of a field that differs from the scale's."""
         return dict(self.fields).get(field, default)
 
     def as_dict(self) -> dict[str, Any]:
@@ -126,13 +118,13 @@ class Cell:
 
 
 def takes_of(objective: str) -> tuple[str, ...]:
-    """Return the fields that an objective takes; loads a user's own, refuses an unknown one with the nearest."""
+    """Return the parameters that an objective takes; loads a user's own."""
     known = parameters_of(objective)
     return tuple(name for name in PARAMETERS if name in known)
 
 
 def check_objectives(names: Sequence[str], *, field: str) -> None:
-    """Load every objective that the user names; refuse what is none, none at all, and two of one name."""
+    """Load every objective that the user names; refuse an unknown one, and two of one name."""
     if not names:
         raise UsageError("there is none", field=field, hint="name at least one")
     for place, name in enumerate(names):
@@ -153,9 +145,8 @@ def method_name(objective: str) -> str:
 def check_model_name(name: str) -> None:
     """Refuse names that cannot be part of a path."""
     if not _SAFE.fullmatch(name):
-        raise UsageError(
-            "must be a name of letters, digits and . _ + -", field="models", value=name, hint="NAME=PATH gives it one"
-        )
+        problem = "must be a name of letters, digits and . _ + -"
+        raise UsageError(problem, field="models", value=name, hint="NAME=PATH gives it one")
 
 
 def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
@@ -163,10 +154,6 @@ def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
     if secret := next((name for name in names if is_secret(name)), None):
         problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
         raise UsageError(problem, field=field, hint=hint)
-
-
-def _without_effect(name: str, value: Any, objective: str) -> UsageError:
-    return UsageError(f"has no effect with objective {objective}", field=name, value=value, hint="leave it out")
 
 
 def field_rank(name: str) -> tuple[int, str]:
@@ -179,8 +166,8 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def _text(value: Any) -> str:
-    """Return a value as part of a file name; what cannot be one is told apart by its hash."""
+def _path_text(value: Any) -> str:
+    """Return a value as part of a file name; texts that cannot be one are told apart by their hash."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, int | float):
@@ -188,5 +175,5 @@ def _text(value: Any) -> str:
     text = str(value)
     if _SAFE.fullmatch(text):
         return f"={text}"
-    shown = re.sub(r"[^A-Za-z0-9._+]+", "_", text)[-40:].strip("_")
-    return f"={shown}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    readable = re.sub(r"[^A-Za-z0-9._+]+", "_", text)[-40:].strip("_")
+    return f"={readable}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -6,8 +6,8 @@ from pathlib import Path
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
-from trimsft.report.course import ENDED
-from trimsft.report.figures.style import Spread, spread_percent
+from trimsft.report.figures import Spread, spread_percent
+from trimsft.report.score_figures import ablation_curves, score_dots, score_map
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
@@ -19,7 +19,7 @@ from trimsft.tokens.table import TokenTable
 
 
 def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path) -> list[Path]:
-    """Draw Table 1 as bars for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
+    """Draw Table 1 as dots for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     drawn: dict[str, figures.Drawing] = {}
     for model in models:
@@ -37,9 +37,8 @@ def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path)
     """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
     labels = labels_of(setting for setting in settings if not setting.is_base)
     drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
-    made = {label: ENDED if name == "auto-trim" else make_objective(name) for label, name in drawn.items()}
-    curves = figures.weight_curves(made)
-    return curves.save(folder / "weights.svg")
+    made = {label: make_objective(name) for label, name in drawn.items()}
+    return figures.weight_curves({"": made}).save(folder / "weights.svg")
 
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
@@ -66,17 +65,17 @@ def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing
                 theirs.setdefault(row.benchmark, {})[name] = 100 * row.paper
     # some methods may lack what others have: the order of the first is not that of all
     overall_last = dict(sorted(ours.items(), key=lambda entry: entry[0] == AVERAGE))
-    return figures.score_bars(overall_last, metric=f"average@{samples}, %", paper=theirs)
+    return score_dots({f"average@{samples}, %": overall_last}, paper=theirs)
 
 
 def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
     metrics: dict[str, dict[str, dict[str, Spread]]] = {}
-    for metric, title in ((f"pass@{samples}", f"pass@{samples}"), (f"majority@{samples}", f"best-of-{samples}")):
+    for metric in (f"pass@{samples}", f"majority@{samples}"):
         for setting, summary in summaries.items():
             for benchmark in summary.benchmarks if setting.model == model else ():
-                bars = metrics.setdefault(title, {}).setdefault(benchmark, {})
+                bars = metrics.setdefault(f"{metric}, %", {}).setdefault(benchmark, {})
                 bars[method_name(setting.objective)] = spread_percent(summary.interval(metric, benchmark))
-    return figures.sampling_bars(metrics)
+    return score_dots(metrics)
 
 
 def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[str, figures.Drawing]:
@@ -88,8 +87,8 @@ def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[
     baseline = None if sft is None else 100 * sft.interval("average", *names).value
     metric = f"average@{samples}, %"
     return {
-        f"ablation{end}": figures.ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation()),
-        f"plane{end}": figures.score_map(scores, metric=metric),
+        f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation()),
+        f"plane{end}": score_map(scores, metric=metric),
     }
 
 

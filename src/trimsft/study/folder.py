@@ -1,8 +1,9 @@
 """The folder of a study: where its parts are, and what of a cell is done.
 
 runs/study-lab/
-  config.yaml                   the scale: another one may not be mixed in; written under the lock .settling
-  asked/                        which cells were asked for, and what is needed of them
+  config.yaml                   the scale: another one may not be mixed in
+  cells.json                    the cells that were requested, and what is needed of each
+  .settling                     the lock under which both are written
   data/                         what is trained on, and the rows whose tokens are measured
   runs/lab/base/seed0/          an ordinary run directory for each cell: manifest.json, train/, model/, eval/,
   runs/lab/sft/seed0/             tokens.parquet
@@ -10,11 +11,8 @@ runs/study-lab/
     log.txt                     what the libraries said
     failure.json                why it failed the last time
   tables/                       what came out
-
-The quickstart's folder has other names for the same parts (`trimsft.quickstart`).
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -31,21 +29,13 @@ from trimsft.study.cell import Cell
 from trimsft.study.scales import Scale
 
 PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
-HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke")
+HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke", "compared")
 """Fields of a scale that may change from one start to the next."""
 
 
 @dataclass(frozen=True)
-class _Request:
-    """The content of a file of asked/."""
-
-    needs: list[str]
-    cells: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
 class StudyFolder:
-    """Paths of a study, what was asked for, and what is done."""
+    """Paths of a study, what was requested, and what is done."""
 
     out: Path
 
@@ -89,26 +79,23 @@ class StudyFolder:
         return tuple(benchmark_name(name) for name in scale.benchmarks)
 
     def remember(self, cells: Sequence[Cell], needs: Collection[str]) -> None:
-        """Note which cells are asked for, for tables and `trimsft study status`.
+        """Note which cells are requested, for tables and `trimsft study status`."""
+        with RunLock(self.out / ".settling", patience=PATIENCE):
+            before = self.requested()
+            after = before | {cell: before.get(cell, set()) | set(needs) for cell in cells}
+            records = [cell.as_dict() | {"needs": sorted(of_cell)} for cell, of_cell in after.items()]
+            if after != before:
+                write_whole(self.out / "cells.json", (json.dumps(records, indent=1) + "\n").encode())
 
-        A file for each request, named by its content: several machines may write at once, and twice is once.
-        """
-        request = {"needs": sorted(needs), "cells": [cell.as_dict() for cell in cells]}
-        content = (json.dumps(request, indent=1, sort_keys=True) + "\n").encode()
-        path = self.out / "asked" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
-        if not path.exists():
-            write_whole(path, content)
-
-    def asked_for(self) -> dict[Cell, set[str]]:
-        """Return every cell that was ever asked for, and what is needed of it; earlier requests first."""
-        needs: dict[Cell, set[str]] = {}
-        for path in sorted((self.out / "asked").glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-            request = read_json(path, _Request, hint="remove it")
-            for record in request.cells:
-                try:
-                    needs.setdefault(Cell.from_dict(record), set()).update(request.needs)
-                except (UsageError, KeyError, TypeError, AttributeError) as error:
-                    raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
+    def requested(self) -> dict[Cell, set[str]]:
+        """Return every cell that was ever requested, and what is needed of it; earlier requests first."""
+        path, needs = self.out / "cells.json", dict[Cell, set[str]]()
+        for record in read_json(path, list[dict[str, Any]]) if path.exists() else []:
+            try:
+                needed = set(map(str, record.pop("needs")))
+                needs[Cell.from_dict(record)] = needed
+            except (UsageError, KeyError, TypeError, AttributeError) as error:
+                raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
         return needs
 
     # ---- where things are
@@ -171,8 +158,8 @@ class StudyFolder:
         if step == "tokens":
             return "measuring tokens", 0, 0
         name = next((name for name in self.names_of(scale) if name not in run.evaluations()), "")
-        total = (scale.samples + 1) * (scale.problems or 0)
-        return f"evaluating {name}", min(_lines(run.eval_dir / name / "samples.jsonl"), total or 2**31), total
+        done, total = _lines(run.eval_dir / name / "samples.jsonl"), scale.answers_each * (scale.problems or 0)
+        return f"evaluating {name}", min(done, total or done), total
 
     # ---- failures
 

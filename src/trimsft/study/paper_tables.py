@@ -9,8 +9,8 @@ import numpy as np
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
 from trimsft.objectives.paper import Setting
-from trimsft.report.analysis import Writer
 from trimsft.report.figures import Drawing, category_bars
+from trimsft.report.run_tables import Analysis
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
 from trimsft.study import paper
@@ -23,19 +23,19 @@ CATEGORY_SETTING = Setting(1.0, 1.0)  # the paper's for its table of categories
 Row = dict[str, Value]
 
 
-def write_paper_tables(writer: Writer) -> None:
+def write_paper_tables(analysis: Analysis) -> None:
     """Write what a report has with the paper's numbers beside: tables of the first run's tokens, scores of all."""
-    if writer.tables:
-        label, table = next(iter(writer.tables.items()))
+    if analysis.tables:
+        label, table = next(iter(analysis.tables.items()))
         examples = table.metadata.get("data", {}).get("rows", "unknown")
         model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
         about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
-        writer.write(*(make(table, about) for make in (weights, masses, categories)))
-        writer.draw(category_figure(table), "categories")
-    names = [str(table.metadata.get("model", "")) for table in writer.tables.values()]
-    names += [run.trained_from for run in writer.runs]
+        analysis.write(*(make(table, about) for make in (weights, masses, categories)))
+        analysis.draw(category_figure(table), "categories")
+    names = [str(table.metadata.get("model", "")) for table in analysis.tables.values()]
+    names += [run.trained_from for run in analysis.runs]
     known = next(filter(None, map(paper_model, names)), None)
-    writer.write(scores({run.label: run for run in writer.runs if run.scores}, known), disagreements())
+    analysis.write(scores({run.label: run for run in analysis.runs if run.scores}, known), disagreements())
 
 
 def category_figure(table: TokenTable) -> Drawing:

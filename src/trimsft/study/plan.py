@@ -9,23 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.checks import check_cells
 from trimsft.study.folder import StudyFolder
 from trimsft.study.run import StudySettings, in_order
 from trimsft.study.scales import Scale
-from trimsft.study.steps import Job, all_needs, model_path, training_settings
-
-if TYPE_CHECKING:
-    from trimsft.train.settings import Settings
+from trimsft.study.steps import Job, all_needs, check_cells, model_path, training_settings
 
 ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2
 ROWS = 20_000  # the paper's; for data that is not at hand
-ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
-"""Mean length of a sampled answer. Measured at the lab; assumed elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +74,22 @@ def plan_cells(
         return StudyPlan([CellPlan(cell.name) for cell in missing], done)
     if scale.device == "cpu":
         raise UsageError("has no effect on a CPU", field="gpus", value=gpus, remedy=("device", "cuda"))
-    from trimsft.plan import (
-        DECODING,
-        UTILISATION,
-        describe_download,
-        generation_hours,
-        peak_gib,
-        read_gpus,
-        require_room,
-        training_hours,
-    )
+    from trimsft import plan as arithmetic
+    from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
     from trimsft.train.dry_run import as_plan
 
-    count, device = read_gpus(gpus)
-    engine, length = "transformers" if scale.engine == "transformers" else "vllm", ANSWER_TOKENS.get(scale.name, 700)
-    length = min(length, scale.sampling.get("max_tokens", length))
-    generated = float(length * (scale.samples + 1) * sum(_count_problems(scale, name) for name in scale.benchmarks))
+    count, device = arithmetic.read_gpus(gpus)
+    engine = "transformers" if scale.engine == "transformers" else "vllm"
+    length = min(scale.answer_tokens, scale.sampling.get("max_tokens", scale.answer_tokens))
+    place, problems = None if scale.benchmark_data is None else Path(scale.benchmark_data), 0
+    for name in scale.benchmarks:
+        known = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name, place))
+        problems += known if scale.problems is None else min(known, scale.problems)
+    generated = float(length * scale.answers_each * problems)
     notes = [
-        f"training at {UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
-        f"generation by {engine} at {DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer (assumed)",
+        f"training at {arithmetic.UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
+        f"generation by {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer "
+        "(assumed)",
     ]
     planned = []
     for cell, steps in missing.items():
@@ -107,32 +98,22 @@ def plan_cells(
         trained = _count_tokens(scale, settings, count) if "train" in steps else 0.0
         if trained:
             try:
-                require_room(plan, device)
+                arithmetic.require_room(plan, device)
             except UsageError as error:
                 error.problem = f"{cell.model}: {error.problem}"
                 raise
-            notes.append(f"{cell.model}: about {peak_gib(plan, device):,.0f} GiB of each GPU in training")
-        notes.append(describe_download(model_path(scale.at(cell.model))))
+            memory = arithmetic.peak_gib(plan, device)
+            notes.append(f"{cell.model}: about {memory:,.0f} GiB of each GPU in training")
+        notes.append(arithmetic.describe_download(model_path(scale.at(cell.model))))
         answers = generated if "evaluate" in steps else 0.0
         # while one process generates, the other GPUs of the cell wait
-        hours = generation_hours(plan.shape, device, answers, engine=engine, length=length) * scale.gpus_of(cell)
-        planned.append(CellPlan(cell.name, trained, answers, hours + training_hours(plan, device, trained)))
+        generation = arithmetic.generation_hours(plan.shape, device, answers, engine=engine, length=length)
+        hours = generation * scale.gpus_of(cell) + arithmetic.training_hours(plan, device, trained)
+        planned.append(CellPlan(cell.name, trained, answers, hours))
     return StudyPlan(planned, done, list(dict.fromkeys(notes)))
 
 
-def _count_problems(scale: Scale, name: str) -> int:
-    from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
-    from trimsft.lab import TIERS
-    from trimsft.lab.task import BENCHMARK_COUNT
-
-    if name in TIERS:
-        return scale.problems or BENCHMARK_COUNT
-    place = None if scale.benchmark_data is None else Path(scale.benchmark_data)
-    count = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name, place))
-    return count if scale.problems is None else min(count, scale.problems)
-
-
-def _count_tokens(scale: Scale, settings: Settings, gpus: int) -> float:
+def _count_tokens(scale: Scale, settings: Any, gpus: int) -> float:
     """Return the tokens that go through the model in training; `max_steps` goes before `num_train_epochs`."""
     from trimsft.data.load import load_rows
 

@@ -1,11 +1,10 @@
-"""Where cells run on this machine: a process for each core, or for each group of GPUs that a training takes.
+"""Processes of this machine for the cells of a study: one on each core, or for each group of GPUs of a training.
 
 with LocalPool(environments(job, cells, workers=None)) as pool:
     future = pool.submit(job, cell)
     pool.result(future)                   # Result(state="done", ...)
 
-A process does one cell after the other; one that has died, or whose cell has failed on a GPU, is replaced. All end
-with the one that started them, however that ends.
+All end with the one that started them, however that ends.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from typing import NoReturn
 from trimsft.errors import UsageError, handle_signals, interruption, one_line
 from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
 from trimsft.study.cell import Cell
-from trimsft.study.steps import ENDING, Job, Result, redirect_output
+from trimsft.study.steps import Job, Result, redirect_output
 
 MOST = 6  # processes on the cores: each takes most of a gigabyte
+ENDING = 10.0  # seconds that processes have to end once they are told to
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
@@ -46,22 +45,19 @@ def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[d
         # one thread each, so that figures are the same everywhere
         return [common | {"OMP_NUM_THREADS": "1", VISIBLE: ""}] * (workers or max(1, fit))
     devices = visible_gpus()
-    if not devices:
-        raise UsageError("needs a GPU, and there is none", field="device", value="cuda", remedy=("device", "cpu"))
     if need > len(devices):
-        problem = f"{largest.name} needs {need} GPUs and there are {len(devices)}"
-        raise UsageError(problem, field="gpus", remedy=("gpus", len(devices)))
+        problem = f"{largest.name} needs {need} and there are {len(devices)}"
+        raise UsageError(problem, field="gpus", hint="--device cpu needs none")
     groups = [",".join(devices[first : first + need]) for first in range(0, len(devices) - need + 1, need)]
     # more processes than groups share GPUs: for models that leave room, and only where the user says so
     return [common | {VISIBLE: groups[number % len(groups)]} for number in range(workers or len(groups))]
 
 
 class LocalPool:
-    """Processes on this machine, a pool of one for each environment, so that one that dies costs no other its cell."""
+    """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
     def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
-        self._free = list(range(len(environments)))
-        self._environments = environments
+        self._environments, self._free = environments, list(range(len(environments)))
         self._pools: dict[int, ProcessPoolExecutor] = {}
         self._places: dict[Future[Result], int] = {}
         self._others = set(multiprocessing.active_children())
@@ -72,20 +68,19 @@ class LocalPool:
     def submit(self, job: Job, cell: Cell) -> Future[Result]:
         place = self._free.pop(0)
         with _signals_blocked():
-            try:
-                future = self._pool(place).submit(job.attempt, cell)
-            except BrokenProcessPool:  # its process has died between two cells
-                del self._pools[place]
-                future = self._pool(place).submit(job.attempt, cell)
+            for is_last in (False, True):
+                if place not in self._pools:
+                    given, spawn = (dict(self._environments[place]),), multiprocessing.get_context("spawn")
+                    self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
+                try:
+                    future = self._pools[place].submit(job.attempt, cell)
+                    break
+                except BrokenProcessPool:  # its process has died between two cells
+                    if is_last:
+                        raise
+                    del self._pools[place]
         self._places[future] = place
         return future
-
-    def _pool(self, place: int) -> ProcessPoolExecutor:
-        if place not in self._pools:
-            spawn = multiprocessing.get_context("spawn")
-            given = (dict(self._environments[place]),)
-            self._pools[place] = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=given)
-        return self._pools[place]
 
     def result(self, future: Future[Result]) -> Result:
         """Return what came of a cell whose future is done; its process is free for the next one."""
@@ -98,8 +93,8 @@ class LocalPool:
             result = Result("failed", "its process was killed: too little memory?")
         else:  # such as a signal to that process alone
             result = Result("failed", f"its process ended ({one_line(error)})")
-        if result.state == "failed":  # it may hold memory still
-            self._pools.pop(place).shutdown(wait=False)
+        if result.state in ("failed", "more"):  # it may hold memory still
+            self._pools.pop(place).shutdown(wait=result.state == "more")
         return result
 
     def __enter__(self) -> LocalPool:
@@ -109,10 +104,9 @@ class LocalPool:
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         children = set(multiprocessing.active_children()) - self._others
-        if self._places:
-            for child in children:
-                child.terminate()
         end = time.monotonic() + ENDING
+        for child in children if self._places else ():
+            child.terminate()
         for child in children:
             child.join(max(0.0, end - time.monotonic()))
             child.kill()
@@ -123,7 +117,7 @@ class LocalPool:
 def _signals_blocked() -> Iterator[None]:
     """Hold signals back while a process starts: none is lost between two, and Ctrl-C is left to this one for good."""
     resource_tracker.ensure_running()  # its start unblocks them
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:
@@ -144,7 +138,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _end_with_parent() -> None:
-    """End as soon as there is no parent, even where that was killed and could ask nobody."""
+    """End as soon as there is no parent, even where that was killed and could tell nobody."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cell import Cell
-from trimsft.study.pools import QUIET
-from trimsft.study.steps import ENDING, Job, Result
+from trimsft.study.pools import ENDING, QUIET
+from trimsft.study.steps import Job, Result
 
 CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
 RESOURCES = "TRIMSFT_RAY_RESOURCES"  # other resources that every cell takes, such as {"a100": 1} in JSON
@@ -29,13 +29,26 @@ class RayPool:
     """A task for each cell, in a process of its own; with `workers`, at most so many at once."""
 
     def __init__(self, job: Job, cells: Sequence[Cell], workers: int | None) -> None:
+        try:
+            import ray
+        except ImportError:
+            hint = "pip install 'ray[default]'"
+            raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
         needs = {cell.name: resources_of(job, cell) for cell in cells}
-        self._ray, self._is_ours = join_cluster()
-        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        self._ray: Any = ray
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            address = os.environ.get("RAY_ADDRESS") or None
+            options: dict[str, Any] = {} if address else {"include_dashboard": False}
+            # this alone keeps Ray from putting the current folder before all that is installed, in each process
+            options["job_config"] = ray.job_config.JobConfig(_client_job=True)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         for name, kinds in needs.items():  # Ray would wait for it without a word
             if not any(all(machine.get(kind, 0) >= count for kind, count in kinds.items()) for machine in machines):
-                has = "; ".join(_listed(kinds, machine) for machine in machines)
-                problem = f"no machine of the cluster has what {name} takes ({_listed(kinds, kinds)})"
+                wanted = ", ".join(f"{count:g} {kind}" for kind, count in kinds.items())
+                has = "; ".join(", ".join(f"{machine.get(kind, 0):g} {kind}" for kind in kinds) for machine in machines)
+                problem = f"no machine of the cluster has what {name} takes ({wanted})"
                 raise UsageError(problem, field="executor", hint=f"they have {has or 'nothing'}")
         self._workers, self._references = workers, dict[Future[Result], Any]()
 
@@ -44,7 +57,7 @@ class RayPool:
 
     def submit(self, job: Job, cell: Cell) -> Future[Result]:
         kinds = resources_of(job, cell)
-        # tasks of several GPUs get them from one machine; a process for each cell gives back all that it held
+        # a process for each cell gives back all that it held
         task = self._ray.remote(max_retries=0, max_calls=1)(_attempt).options(
             num_cpus=kinds.pop("CPU"), num_gpus=kinds.pop("GPU", 0), resources=kinds, name=cell.name
         )
@@ -74,23 +87,6 @@ class RayPool:
             self._ray.shutdown()
 
 
-def join_cluster() -> tuple[Any, bool]:
-    """Return the package, connected to the cluster of RAY_ADDRESS or to one that is started here, and whether anew."""
-    try:
-        import ray
-    except ImportError:
-        hint = "pip install 'ray[default]'"
-        raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
-    if ray.is_initialized():
-        return ray, False
-    address = os.environ.get("RAY_ADDRESS") or None
-    options: dict[str, Any] = {} if address else {"include_dashboard": False}
-    # this alone keeps Ray from putting the current folder before all that is installed, in each of its processes
-    options["job_config"] = ray.job_config.JobConfig(_client_job=True)
-    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    return ray, True
-
-
 def resources_of(job: Job, cell: Cell) -> dict[str, float]:
     """Return what one cell takes of a cluster."""
     processes = job.scale.gpus_of(cell)
@@ -102,10 +98,6 @@ def resources_of(job: Job, cell: Cell) -> dict[str, float]:
         return needs | checked(dict[str, float], parse_json(others), where=RESOURCES)
     except (ParseError, RunError):
         raise UsageError('must be JSON such as {"a100": 1}', field=RESOURCES, value=others) from None
-
-
-def _listed(kinds: Mapping[str, float], amounts: Mapping[str, float]) -> str:
-    return ", ".join(f"{amounts.get(kind, 0):g} {kind}" for kind in kinds)
 
 
 def _attempt(job: Job, cell: Cell, folder: str) -> Result:

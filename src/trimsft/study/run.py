@@ -1,4 +1,4 @@
-"""What `trimsft study` does: settings in, outcomes out; and how cells are run, side by side, until all are done.
+"""`trimsft study`: settings in, outcomes out; and how cells are run, side by side, until all are done.
 
 settings = StudySettings(names=("main",), seeds=3)
 for outcome in run_study(settings):
@@ -22,11 +22,10 @@ from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option, unknown_name
 from trimsft.runs import holder_of
 from trimsft.study.cell import Cell, check_objectives
-from trimsft.study.checks import check_at_hand, check_cells, check_settings, with_attention
 from trimsft.study.folder import StudyFolder
 from trimsft.study.pools import LocalPool, environments
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.steps import Job, Result, all_needs
+from trimsft.study.steps import Job, Result, all_needs, check_cells, check_study, with_attention
 from trimsft.study.studies import WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def run_cells(
     for cell in cells:
         scale.at(cell.model)
     # tasks of a cluster have a working directory of their own
-    job = Job(replace(folder, out=folder.out.absolute()), with_attention(scale, folder), needs)
+    job = Job(replace(folder, out=folder.out.absolute()), with_attention(scale), needs)
     check_cells(job, cells, is_here=executor == "local")
     missing = [cell for cell in cells if job.missing(cell)]
     pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
@@ -124,12 +123,12 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
     """Return who does the work: processes here, or tasks of a cluster."""
+    if executor not in EXECUTORS:
+        raise unknown_name("executor", executor, EXECUTORS)
     if executor == "ray":
         from trimsft.study.ray_pool import RayPool
 
         return RayPool(job, cells, workers)
-    if executor != "local":
-        raise unknown_name("executor", executor, EXECUTORS)
     return LocalPool(environments(job, cells, workers))
 
 
@@ -160,9 +159,11 @@ def _run_missing(
             time.sleep(POLL)  # wait() returns at once where there is nothing to wait for
         for future in wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done:
             cell, result = running.pop(future), pool.result(future)
-            if result.state == "done":
-                if result.seconds:
-                    outcome.seconds[cell] = dict(result.seconds)
+            if result.seconds:
+                outcome.seconds.setdefault(cell, {}).update(result.seconds)
+            if result.state == "more":
+                waiting.insert(0, cell)
+            elif result.state == "done":
                 settle(cell)
             elif result.state == "elsewhere":
                 elsewhere.add(cell)
@@ -199,10 +200,10 @@ class CellState:
 
 
 def read_status(out: Path) -> list[CellState]:
-    """Return every cell that was asked for in a folder, also while others work on it, on whatever machine."""
+    """Return every cell that was requested in a folder, also while others work on it, on whatever machine."""
     folder = StudyFolder(out)
     scale, states = folder.read_scale(), []
-    for cell, needs in folder.asked_for().items():
+    for cell, needs in folder.requested().items():
         # what is done comes first: a finished cell may be looked at again
         if not (missing := folder.missing(cell, scale, all_needs(scale, needs))):
             states.append(CellState(cell, "done", ""))
@@ -235,11 +236,6 @@ class RunOptions(ScaleOptions):
         """Return the folder; studies of one scale share it, and their cells."""
         return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
 
-    def refuse_gpu_kind(self) -> None:
-        """Refuse a kind of GPUs, which is for a plan; a study takes those that are there."""
-        if self.gpu_kind is not None:
-            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
-
     def run(
         self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], on_event: OnEvent
     ) -> Outcome:
@@ -247,10 +243,16 @@ class RunOptions(ScaleOptions):
         where = {"executor": self.executor, "workers": self.workers, "retries": self.retries}
         return run_cells(cells, scale, folder, needs=needs, on_event=on_event, **where)  # type: ignore[arg-type]
 
+    def check_hub(self, scale: Scale, folder: StudyFolder) -> None:
+        """Look for models and benchmarks, and refuse a kind of GPUs: a study takes those that are there."""
+        if self.gpu_kind is not None:
+            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
+        check_study(scale, folder, is_at_hand=True)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(RunOptions):
-    """What `trimsft study run` is asked for."""
+    """What `trimsft study run` takes."""
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
     objectives: tuple[str, ...] = option(
@@ -273,9 +275,9 @@ class StudySettings(RunOptions):
         return [own if study.is_open else study for study in find_studies(self.names)]
 
     def prepare(self) -> tuple[list[Study], Scale, StudyFolder]:
-        """Return what is to be run and where, after a look at everything that asks nobody."""
+        """Return what is to be run and where, after a look at everything that is here."""
         studies, scale, folder = self.studies(), self.to_scale(), self.folder("study")
-        check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
+        check_study(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
         return studies, scale, folder
 
 
@@ -310,9 +312,8 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     Args:
         on_event: called with every change of a cell.
     """
-    settings.refuse_gpu_kind()
     studies, scale, folder = settings.prepare()
-    check_at_hand(scale)
+    settings.check_hub(scale, folder)
     outcomes = []
     for study in studies:
         outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
@@ -332,7 +333,7 @@ def study_notes(settings: StudySettings) -> list[str]:
 
 
 def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[str] = ()) -> list[Path]:
-    """Write the tables of a study from what is finished in a folder, whoever asked for it and when.
+    """Write the tables of a study from what is finished in a folder, whoever requested it and when.
 
     Args:
         focus: the model of a study that takes one only; by default the folder's first.
@@ -343,19 +344,4 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[st
     (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
     scale = replace(scale, focus=focus or scale.focus)
-    return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out, load=load)
-
-
-def describe_study(name: str, options: ScaleOptions) -> dict[str, Any]:
-    """Return one study at one scale, for people and programs."""
-    (study,), scale = find_studies([name]), options.to_scale()
-    return {
-        "study": study.name,
-        "title": study.title,
-        "paper": list(study.paper),
-        "needs": sorted(study.needs),
-        "scale": scale.name,
-        "models": {name: at.path or at.recipe for name, at in scale.models.items()},
-        "benchmarks": list(scale.benchmarks),
-        "cells": [cell.name for cell in study.cells(scale)],
-    }
+    return write_study(study, scale, belonging(folder.requested(), [study], scale), out, load=load)

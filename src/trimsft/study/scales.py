@@ -1,9 +1,11 @@
-"""Three scales of one code: which models, data and benchmarks stand for the paper's.
+"""Scales: the models, data and benchmarks that stand for the paper's.
 
-scale   models                      data                    benchmarks       needs
-lab     the lab's base              the lab's task          its three tiers  a CPU
-small   SmolLM2-135M, or one given  GSM8K, or a file given  gsm8k            one GPU
-paper   the six of Table 1          NuminaMath-CoT          the five         GPUs, the hub
+scale            models                                   data           benchmarks       needs
+lab              the lab's base                           the lab's task its three tiers  a CPU
+small            SmolLM2-135M, or one given               a file given   gsm8k            one GPU
+qwen-coder-0.5b  Qwen2.5-Coder-0.5B-Instruct              NuminaMath-CoT math500          one GPU
+qwen-coder-1.5b  Qwen2.5-Coder-1.5B-Instruct              NuminaMath-CoT math500          one GPU
+paper            the six of Table 1                       NuminaMath-CoT the five         GPUs
 
 A scale says what is the same for every cell; `recipes/*.yaml` say how models of the hub are trained. `ScaleOptions` are
 what a user may change of one:
@@ -25,7 +27,7 @@ from trimsft.evaluate.settings import DTYPES
 from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs.parsing import checked
-from trimsft.study.cell import OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
+from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
 
@@ -34,8 +36,8 @@ LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the pack
 class ModelAt:
     """A model of a scale: where it is and how it is trained."""
 
-    path: str = ""  # A folder or a name of the hub; "lab" is the shipped base, empty what the recipe names
-    recipe: str = ""  # A file of `recipes/`, or a path; empty: the scale's own fields are all
+    path: str = ""  # a folder or a name of the hub; "lab" is the shipped base, empty what the recipe names
+    recipe: str = ""  # a file of `recipes/`, or a path; empty: the scale's own fields are all
     gpus: int = 1  # processes of one training, each with a GPU of its own
 
 
@@ -51,10 +53,14 @@ class Scale:
     rows: int | None = None  # rows of the lab's task; elsewhere the field `sample` says how many
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `trimsft train`, over those of the recipe; a cell's own go over these."""
+    compared: tuple[str, ...] = (BASE, "sft", "fsft", "dft", "trim")  # the methods of Table 1
     samples: int = 8
+    temperatures: tuple[float, ...] = ()  # further ones, at which `temperature_samples` are drawn
+    temperature_samples: int = 4
     problems: int | None = None  # the first problems of each benchmark; None: all
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """What differs from the paper's: temperature, top_p, max_tokens."""
+    answer_tokens: int = 700  # mean length of an answer, for plans: measured at the lab, assumed elsewhere
     engine: str = "auto"
     dtype: str = "auto"  # number format of generation
     table_rows: int = 100  # rows whose tokens are measured, of the training data of seed 0, in every cell the same
@@ -66,14 +72,12 @@ class Scale:
     smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
 
     def __post_init__(self) -> None:
-        if not self.models:
-            raise UsageError("there is none", field="models", hint="name at least one as NAME=PATH")
-        if not self.benchmarks:
-            raise UsageError("there is none", field="benchmarks", hint="name at least one")
+        for name in ("models", "benchmarks"):
+            if not getattr(self, name):
+                raise UsageError("there is none", field=name, hint="name at least one")
         for name in self.models:
             check_model_name(name)
         refuse_secrets(self.defaults)
-        object.__setattr__(self, "benchmarks", tuple(self.benchmarks))
 
     @property
     def focus_model(self) -> str:
@@ -90,7 +94,7 @@ class Scale:
         return self.models[model]
 
     def gpus_of(self, cell: Cell) -> int:
-        """Processes of a cell, and GPUs where it has some: those of its training; a base is only evaluated."""
+        """Return the processes of a cell, each with a GPU where there are some; a base is only evaluated."""
         return 1 if cell.is_base else self.at(cell.model).gpus
 
     def updates_of(self, cell: Cell) -> int:
@@ -101,6 +105,11 @@ class Scale:
         batch = int(fields["per_device_train_batch_size"]) * self.gpus_of(cell)
         return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
 
+    @property
+    def answers_each(self) -> int:
+        """Return how many answers are generated to each problem: samples at every temperature, and the greedy one."""
+        return self.samples + 1 + self.temperature_samples * len(self.temperatures)
+
     def tiny(self) -> Scale:
         """Return the same in seconds, to see whether it runs; its scores say nothing."""
         few = {"per_device_train_batch_size": 12} if self.is_lab else {"per_device_train_batch_size": 4, "sample": 24}
@@ -110,6 +119,7 @@ class Scale:
             defaults={**self.defaults, **few},
             problems=2,
             samples=2,
+            temperature_samples=2,
             sampling={**self.sampling, "max_tokens": 12},
             table_rows=2,
             smoke=True,
@@ -117,16 +127,16 @@ class Scale:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of config.yaml."""
-        return asdict(self) | {"benchmarks": list(self.benchmarks)}
+        record = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in record.items()}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
         """Read what `as_dict` wrote; `where` is the file that an error names."""
-        known = {entry.name for entry in fields(cls)}
-        if not {"models", "benchmarks"} & record.keys():
-            raise RunError(f"{where}: is of no study, but of a training or a quickstart", hint="name another folder")
-        if wrong := sorted(known ^ record.keys()):
-            raise RunError(f"{where}: describes no scale of a study of this version (the field {wrong[0]!r})")
+        if wrong := sorted({entry.name for entry in fields(cls)} ^ record.keys()):
+            raise RunError(
+                f"{where}: describes no scale of a study (the field {wrong[0]!r})", hint="name another folder"
+            )
         return checked(cls, record, where=where)
 
 
@@ -155,6 +165,7 @@ LAB = Scale(
     },
     problems=40,
     sampling={"max_tokens": 128},  # twice what the longest solutions take
+    answer_tokens=45,
     engine="transformers",
     dtype="float32",
     device="cpu",
@@ -164,6 +175,7 @@ SMALL = Scale(
     models={"smollm2": ModelAt(recipe="smollm2-gsm8k.yaml")},
     benchmarks=("gsm8k",),
     sampling={"max_tokens": 512},
+    answer_tokens=160,
     defaults={"disable_tqdm": True},
 )
 PAPER = Scale(
@@ -181,7 +193,23 @@ PAPER = Scale(
     keep_weights=False,
     focus="Qwen2.5-Math-1.5B",
 )
-SCALES = {scale.name: scale for scale in (LAB, SMALL, PAPER)}
+CODERS = tuple(
+    Scale(
+        name=f"qwen-coder-{size}",
+        models={
+            f"Qwen2.5-Coder-{size.upper()}-Instruct": ModelAt(
+                path=f"Qwen/Qwen2.5-Coder-{size.upper()}-Instruct", recipe="qwen2.5-coder-1.5b.yaml"
+            )
+        },
+        benchmarks=("math500",),
+        defaults={"disable_tqdm": True},
+        compared=(BASE, "sft", "dft", "trim", "auto-trim"),
+        temperatures=(0.6, 0.3),
+        keep_weights=False,
+    )
+    for size in ("0.5b", "1.5b")
+)
+SCALES = {scale.name: scale for scale in (LAB, SMALL, *CODERS, PAPER)}
 
 
 # ---- what a user changes
@@ -192,9 +220,7 @@ class ScaleOptions:
     """Which scale, and what is changed of it; None and () leave it as it is."""
 
     scale: str = option(
-        "lab",
-        help="Size of the models: lab (a CPU, minutes), small (one GPU) or paper (GPUs and the hub).",
-        choices=tuple(SCALES),
+        "lab", help="Models and data: lab is a CPU and minutes, paper is GPUs and the hub.", choices=tuple(SCALES)
     )
     models: tuple[str, ...] = option(
         (),
@@ -243,39 +269,37 @@ class ScaleOptions:
         """Return the scale with these changes; raises `UsageError` for one that has no effect."""
         scale = SCALES[self.scale].tiny() if self.smoke else SCALES[self.scale]
         if self.data is not None and scale.is_lab:
-            raise UsageError(
-                "has no effect at scale 'lab', which trains on its own task",
-                field="data",
-                value=self.data,
-                remedy=("scale", "small"),
-            )
+            problem, remedy = "has no effect at scale 'lab', which trains on its own task", ("scale", "small")
+            raise UsageError(problem, field="data", value=self.data, remedy=remedy)
         if self.rows is not None and not scale.is_lab:
-            raise UsageError(
-                f"is for the lab's task, and scale {scale.name!r} trains on other data",
-                field="rows",
-                value=self.rows,
-                hint=f"--set sample={self.rows} takes as many of them",
-            )
+            problem = f"is for the lab's task, and scale {scale.name!r} trains on other data"
+            raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
+        if self.benchmark_data is not None and not Path(self.benchmark_data).is_dir():
+            raise UsageError("no such folder", field="benchmark_data", value=self.benchmark_data)
         simple = ("rows", "seeds", "samples", "problems", "engine", "dtype", "device", "keep_weights")
-        longest = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
-        place = self.benchmark_data
-        if place is not None and not Path(place).is_dir():
-            raise UsageError("no such folder", field="benchmark_data", value=place)
-        return replace(
-            scale,
-            models=self._models(scale),
-            data=scale.data if self.data is None else _place("data", self.data),
-            benchmarks=tuple(_place("benchmarks", name) for name in self.benchmarks) or scale.benchmarks,
-            benchmark_data=scale.benchmark_data if place is None else str(Path(place).resolve()),
-            defaults={**scale.defaults, **dict(map(_field, self.fields))},
-            sampling={**scale.sampling, **longest},
-            **{name: getattr(self, name) for name in simple if getattr(self, name) is not None},
-        )
+        changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
+        if self.data is not None:
+            changes["data"] = _absolute("data", self.data)
+        if self.benchmarks:
+            changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
+        if self.benchmark_data is not None:
+            changes["benchmark_data"] = str(Path(self.benchmark_data).resolve())
+        if self.max_tokens is not None:
+            changes["sampling"] = {**scale.sampling, "max_tokens": self.max_tokens}
+        changes["defaults"] = {**scale.defaults, **dict(map(_read_field, self.fields))}
+        return replace(scale, models=self._models(scale), **changes)
 
     def _models(self, scale: Scale) -> dict[str, ModelAt]:
-        models = dict(_model(scale, text) for text in self.models) or dict(scale.models)
-        if len(models) < len(self.models):
-            raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
+        """Return the models that are named: of the scale, or elsewhere and trained like the scale's."""
+        models = dict(scale.models)
+        if self.models:
+            models = {}
+            for text in self.models:
+                name, equals, path = text.partition("=")
+                if name in models:
+                    raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
+                like = scale.models.get(name) or next(iter(scale.models.values()))
+                models[name] = replace(like, path=_absolute("models", path)) if equals else scale.at(name)
         if self.gpus is None:
             return models
         number = str(self.gpus).partition("x")[0]
@@ -289,16 +313,7 @@ class ScaleOptions:
         return str(self.gpus) if "x" in str(self.gpus) else None
 
 
-def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
-    """Return a model of the scale, one of them elsewhere, or another one that is trained as the first."""
-    name, equals, path = text.partition("=")
-    if not equals:
-        return name, scale.at(name)
-    like = scale.models.get(name) or next(iter(scale.models.values()))
-    return name, replace(like, path=_place("models", path))
-
-
-def _place(field: str, text: str) -> str:
+def _absolute(field: str, text: str) -> str:
     """Return a path made absolute, since workers may have other folders; a name of the hub as it is."""
     if not text:
         raise UsageError("is empty", field=field, hint="name a file, a folder or what the hub has")
@@ -310,15 +325,12 @@ def _place(field: str, text: str) -> str:
     return text
 
 
-def _field(text: str) -> tuple[str, Any]:
+def _read_field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip().removeprefix("--")
     if not equals or not name:
         raise UsageError("must be NAME=VALUE, such as learning_rate=1e-4", field="fields", value=text)
     if name in (*OWN, *PARAMETERS):
-        raise UsageError(
-            f"{name!r} is what a study compares, and not the same for all of its cells",
-            field="fields",
-            hint="see trimsft sweep",
-        )
+        problem = f"{name!r} is what a study compares, and not the same for all of its cells"
+        raise UsageError(problem, field="fields", hint="see trimsft sweep")
     return name, value

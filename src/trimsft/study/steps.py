@@ -1,10 +1,10 @@
-"""What is done for one cell, in its own run directory: train, evaluate, measure tokens; whatever is missing.
+"""The work on one cell, in its own run directory: train, evaluate, measure tokens; whatever is missing.
 
     job = Job(StudyFolder(Path("runs/study-lab")), scale, frozenset({"scores"}))
     job.run(cell)            # {"train": 24.1, "evaluate": 11.8}: seconds; raises where a step fails
 
-On a CPU and at the lab the steps are calls. Larger models on GPUs have a process for each step, which gives back all
-that it held, and several where a training has several ranks: `python -m trimsft.study.steps ORDER`, a JSON file.
+Each step is the function that its command calls, so it continues where it was interrupted. Only a training on several
+GPUs has processes of its own: it is `trimsft train`, launched by accelerate or torchrun.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import logging
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trimsft import lab
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
 from trimsft.lab import FineTuning
+from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.options import unknown_name
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.runs.files import write_whole
@@ -45,20 +44,22 @@ from trimsft.study.scales import LAB_BASE, ModelAt, Scale
 
 if TYPE_CHECKING:
     from trimsft.evaluate.settings import EvalSettings
-    from trimsft.train.settings import Settings
+    from trimsft.train.config import Settings
 
 ATTENTION = "attn_implementation"
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
-ENDING = 10.0  # seconds that processes have to end once they are asked to
-SAVING = 120.0  # and a training whose study has ended, to save its checkpoint
 
 
 class Result(NamedTuple):
     """What came of a cell."""
 
-    state: str  # done, failed, or elsewhere
+    state: str  # done, more (steps are left for a fresh process), failed, or elsewhere
     note: str = ""  # why it failed, or who works on it
     seconds: Mapping[str, float] = {}  # of each step that was missing
+
+
+class StepError(TrimSFTError, RuntimeError):
+    """A step whose processes have failed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Job:
     scale: Scale
     needs: frozenset[str]
 
+    @property
+    def one_process_a_step(self) -> bool:
+        """Return whether a process ends with its step: it gives back all GPU memory. At the lab starts take longer."""
+        return self.scale.device == "cuda" and not self.scale.is_lab
+
     def missing(self, cell: Cell) -> list[str]:
         """Return the steps that are still to do, in order."""
         return self.folder.missing(cell, self.scale, self.needs)
@@ -78,7 +84,8 @@ class Job:
         try:
             redirect_output(self.folder.log(cell))
             limit_threads()
-            return Result("done", seconds=self.run(cell))
+            seconds = self.run(cell)
+            return Result("more" if self.one_process_a_step and self.missing(cell) else "done", seconds=seconds)
         except RunInUse as error:
             return Result("elsewhere", str(error.holder or "another process"))
         except Exception as error:  # whatever a library raises ends this cell, and no other
@@ -90,37 +97,53 @@ class Job:
         """Do what is missing; return seconds by step. Raises `RunInUse` where another process works on the cell."""
         seconds = {}
         with RunLock(self.folder.claim(cell)):
-            for step in self.missing(cell):
+            for step in self.missing(cell)[: 1 if self.one_process_a_step else None]:
                 began = time.monotonic()
-                processes = self.scale.gpus_of(cell) if step == "train" else 1
-                if step == "train" and self.scale.is_lab:
-                    write_training_data(self.folder, self.scale, cell.seed)
-                if processes == 1 and self._is_call(step):
-                    import_libraries()
-                    self.take(cell, step)
+                if step == "train":
+                    self.train(cell)
+                elif step == "evaluate":
+                    from trimsft.evaluate.run import evaluate
+
+                    evaluate(self.eval_settings(cell, self._model(cell)))
                 else:
-                    self._take_elsewhere(cell, step, processes)
+                    self.measure(cell)
                 seconds[step] = time.monotonic() - began
             self._drop_weights(cell)
             self.folder.forget_failure(cell)
         return seconds
 
-    def take(self, cell: Cell, step: str) -> None:
-        """Do one step, in this process."""
-        if step == "evaluate":
-            from trimsft.evaluate.run import evaluate
-
-            evaluate(self.eval_settings(cell, self._model(cell)))
-        elif step == "tokens":
-            from trimsft.tokens.write import write_token_table
-
-            rows, rendering = token_rows(self.folder, self.scale, cell)
-            device = "cpu" if self.scale.device == "cpu" else "auto"
-            write_token_table(self._model(cell), rows, self.folder.tokens(cell), device=device, **rendering)
+    def train(self, cell: Cell) -> None:
+        """Train in this process, or in one for each GPU."""
+        if self.scale.is_lab:
+            write_training_data(self.folder, self.scale, cell.seed)
+        if self.scale.gpus_of(cell) > 1:
+            self._launch(cell)
         else:
+            import_libraries()
             from trimsft.train.run import train
 
             train(training_settings(self.folder, self.scale, cell))
+
+    def _launch(self, cell: Cell) -> None:
+        import yaml
+
+        fields = training_fields(self.folder, self.scale, cell)
+        recipe = fields.pop("config", None)
+        fields = read_recipe(recipe) | fields if recipe else fields
+        with tempfile.TemporaryDirectory() as place:
+            config = Path(place) / "train.yaml"
+            config.write_text(yaml.safe_dump(fields), encoding="utf-8")
+            command = launch_command(self.scale.gpus_of(cell), self.scale.device, ["train", "--config", str(config)])
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
+                try:
+                    while (code := child.poll()) is None:
+                        time.sleep(0.1)  # in a task of Ray nothing interrupts wait()
+                except BaseException:  # such as a request to end: the launcher ends its ranks, which save
+                    child.terminate()
+                    child.wait()
+                    raise
+        if code:
+            raise StepError(f"the training ended ({f'killed by signal {-code}' if code < 0 else f'exit code {code}'})")
 
     def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
         """Return how a cell is evaluated; `model` is its folder, or its name on the hub."""
@@ -128,6 +151,7 @@ class Job:
         from trimsft.evaluate.settings import EvalSettings
 
         scale = self.scale
+        further: dict[str, Any] = {"temperatures": scale.temperatures, "temperature_samples": scale.temperature_samples}
         return EvalSettings(
             model=model,
             out=self.folder.run(cell),
@@ -139,7 +163,16 @@ class Job:
             sampling=Sampling(**scale.sampling),
             seed=cell.seed,
             dtype=scale.dtype,
+            **(further if scale.temperatures else {}),
         )
+
+    def measure(self, cell: Cell) -> None:
+        """Write the token table, of the same rows in every cell."""
+        from trimsft.tokens.write import write_token_table
+
+        rows, rendering = token_rows(self.folder, self.scale, cell)
+        device = "cpu" if self.scale.device == "cpu" else "auto"
+        write_token_table(self._model(cell), rows, self.folder.tokens(cell), device=device, **rendering)
 
     def _model(self, cell: Cell) -> str:
         if cell.is_base:
@@ -152,11 +185,10 @@ class Job:
 
     def _drop_weights(self, cell: Cell) -> None:
         """Delete weights that are not to be kept, once nothing of this study will ask for them again."""
-        folder = self.folder
+        folder, run = self.folder, RunDirectory(self.folder.run(cell))
         is_complete = folder.is_evaluated(cell, folder.names_of(self.scale)) and folder.has_tokens(cell)
         if self.scale.keep_weights or cell.is_base or not is_complete:
             return
-        run = RunDirectory(folder.run(cell))
         for checkpoint in run.train_dir.glob("checkpoint-*"):
             shutil.rmtree(checkpoint, ignore_errors=True)
         if any(run.model_dir.glob("*.safetensors")):
@@ -164,78 +196,19 @@ class Job:
             for file in run.model_dir.glob("*.safetensors"):
                 file.unlink()
 
-    def _is_call(self, step: str) -> bool:
-        """Return whether a step is a call: at the lab a process takes longer to start; vLLM needs one of its own."""
-        engine = self.scale.engine
-        by_vllm = engine == "vllm" or (engine == "auto" and importlib.util.find_spec("vllm") is not None)
-        return (self.scale.device == "cpu" or self.scale.is_lab) and not (step == "evaluate" and by_vllm)
 
-    def _take_elsewhere(self, cell: Cell, step: str, processes: int) -> None:
-        """Do one step in processes of its own."""
-        with tempfile.TemporaryDirectory() as place:
-            order = Path(place) / "order.json"
-            folder = {"out": str(self.folder.out), "scale": self.scale.as_dict(), "needs": sorted(self.needs)}
-            order.write_text(json.dumps({**folder, "cell": cell.as_dict(), "step": step}))
-            command = command_of(order, processes, self.scale.device)
-            # its input, and that of its ranks, ends when this process does, however that ends
-            with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
-                try:
-                    while (code := child.poll()) is None:
-                        time.sleep(0.1)  # in a task of Ray nothing interrupts wait()
-                except BaseException:  # such as a request to end: a launcher ends its ranks, a training saves
-                    child.terminate()
-                    child.wait()
-                    raise
-            reason = order.with_suffix(".failure")
-            if reason.is_file():
-                raise StepError(reason.read_text(encoding="utf-8"))
-            if code:
-                ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-                raise StepError(f"{step} ended ({ended})")
-
-
-class StepError(TrimSFTError, RuntimeError):
-    """A step that failed in a process of its own."""
-
-
-def carry_out(order: Path) -> int:
-    """Do the step of an order, in a process of its own, and write down why it failed."""
-    asked = json.loads(order.read_text(encoding="utf-8"))
-    threading.Thread(target=_end_with_input, daemon=True).start()
-    job = Job(StudyFolder(Path(asked["out"])), Scale.from_dict(asked["scale"]), frozenset(asked["needs"]))
-    try:
-        job.take(Cell.from_dict(asked["cell"]), asked["step"])
-    except Exception as error:  # whatever a library raises
-        with suppress(OSError):  # a full disk takes no traceback
-            traceback.print_exc()
-        with suppress(FileExistsError), order.with_suffix(".failure").open("x", encoding="utf-8") as file:
-            file.write(one_line(error))  # of the first rank; the others fail because of it
-        return 1
-    return 0
-
-
-def _end_with_input() -> None:
-    """End as soon as who gave the order has ended."""
-    os.read(0, 1)  # returns at the end of the input
-    os.kill(os.getpid(), signal.SIGTERM)  # a training saves
-    time.sleep(SAVING)
-    os._exit(1)
-
-
-def command_of(order: Path, processes: int, device: str) -> list[str]:
-    """Return the command line that carries out an order with so many processes on this machine."""
-    job = ["-m", "trimsft.study.steps", str(order)]
-    if processes == 1:
-        return [sys.executable, *job]
+def launch_command(processes: int, device: str, words: Sequence[str]) -> list[str]:
+    """Return the command line of trimsft in so many processes on this machine."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         count, port = str(processes), str(probe.getsockname()[1])
     if device == "cpu":
-        ranks = ["-m", "torch.distributed.run", "--nproc_per_node", count, "--master_port", port]
-        return [sys.executable, *ranks, *job]
-    config = ["--config_file", str(find_recipe("accelerate/fsdp2.yaml"))]
-    ranks = ["--num_processes", count, "--main_process_port", port]
-    return [sys.executable, "-m", "accelerate.commands.launch", *config, *ranks, *job]
+        launcher = ["torch.distributed.run", "--nproc_per_node", count, "--master_port", port]
+    else:
+        config = str(find_recipe("accelerate/fsdp2.yaml"))
+        launcher = ["accelerate.commands.launch", "--config_file", config]
+        launcher += ["--num_processes", count, "--main_process_port", port]
+    return [sys.executable, "-m", *launcher, "-m", "trimsft", *words]
 
 
 def all_needs(scale: Scale, needs: Collection[str]) -> frozenset[str]:
@@ -265,7 +238,7 @@ def redirect_output(log: Path) -> None:
 
 def limit_threads() -> None:
     """Use as many threads as the environment says; torch reads it when it is imported, and not again."""
-    count, torch = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0], sys.modules.get("torch")
+    count, torch = os.environ.get("OMP_NUM_THREADS", ""), sys.modules.get("torch")
     if count.isdecimal() and int(count) and torch is not None:
         torch.set_num_threads(int(count))
 
@@ -286,26 +259,20 @@ def model_path(at: ModelAt) -> str:
     """Return the folder of a model, or its name on the hub."""
     if at.path == LAB_BASE:
         return str(lab.base_model_path())
-    path = at.path or _recipe(at).get("model_name_or_path")
+    path = at.path or (read_recipe(at.recipe).get("model_name_or_path") if at.recipe else None)
     if not isinstance(path, str):
         raise UsageError("names no model_name_or_path", field="recipe", value=at.recipe)
     return path
 
 
-def _recipe(at: ModelAt) -> dict[str, Any]:
-    if not at.recipe:
-        return {}
-    path = find_recipe(at.recipe)
+def read_recipe(name: str) -> dict[str, Any]:
+    """Return the fields of a recipe."""
+    path = find_recipe(name)
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: not readable as YAML ({one_line(error)})", field="recipe") from error
     return checked(dict[str, Any], content, where=str(path), hint="name a file of settings of trimsft train")
-
-
-def wants_flash(scale: Scale, at: ModelAt) -> bool:
-    """Return whether the scale or else the recipe asks for flash attention."""
-    return "flash" in str(scale.defaults.get(ATTENTION, _recipe(at).get(ATTENTION)))
 
 
 def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, Any]:
@@ -321,15 +288,13 @@ def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, 
         fields["dataset_name"] = scale.data
     if scale.device == "cpu":
         fields |= {"use_cpu": True, "bf16": False}
-        if ATTENTION not in fields and wants_flash(scale, at):
-            fields[ATTENTION] = "sdpa"
     own = {"output_dir": str(folder.run(cell)), "objective": cell.objective, "seed": cell.seed}
     return fields | own | dict(cell.fields)
 
 
 def training_settings(folder: StudyFolder, scale: Scale, cell: Cell) -> Settings:
     """Return the settings of a cell's training, of a base as if it were trained."""
-    from trimsft.train.settings import make_settings
+    from trimsft.train.config import make_settings
 
     trained = Cell(model=cell.model, objective="sft") if cell.is_base else cell
     logger = logging.getLogger("trimsft")
@@ -370,5 +335,71 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
     return checked_rows(read_file(folder.token_rows).records), rendering
 
 
-if __name__ == "__main__":
-    sys.exit(carry_out(Path(sys.argv[1])))
+# ---- what is looked at before anything is run: each would otherwise fail in every cell, some after hours
+
+
+def with_attention(scale: Scale) -> Scale:
+    """Take sdpa for every cell where recipes ask for flash attention that there is not; the folder records it."""
+    from trimsft.train.attention import has_flash_attention
+
+    recipes = [read_recipe(at.recipe) for at in scale.models.values() if at.recipe]
+    wanting = any("flash" in str(recipe.get(ATTENTION)) for recipe in recipes) and ATTENTION not in scale.defaults
+    if not wanting or (scale.device == "cuda" and has_flash_attention()):
+        return scale
+    return replace(scale, defaults={**scale.defaults, ATTENTION: "sdpa"})
+
+
+def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell] = (), *, is_at_hand: bool = False) -> None:
+    """Read settings as training and evaluation would, also of these cells.
+
+    Args:
+        is_at_hand: find every model and read every benchmark, which may mean asking the hub.
+    """
+    from trimsft.data.encode import load_tokenizer
+    from trimsft.data.load import list_files
+    from trimsft.evaluate.benchmarks import find_file, load_benchmark
+
+    names = {"data_dir": "benchmark_data", "limit": "problems"}  # evaluation's, and a study's
+    job, place = Job(folder, scale, frozenset()), None if scale.benchmark_data is None else Path(scale.benchmark_data)
+    for cell in cells:
+        training_settings(folder, scale, cell)
+    try:
+        for model, at in scale.models.items():
+            sft = Cell(model=model, objective="sft")
+            job.eval_settings(sft, model_path(at))
+            data = training_settings(folder, scale, sft).data
+            if data.is_local and not scale.is_lab:  # the lab makes its own
+                list_files(data.dataset_name)
+            if is_at_hand:
+                load_tokenizer(model_path(at), field="models")
+        for name in scale.benchmarks:
+            find_file(name, place)
+            if is_at_hand:
+                load_benchmark(name, place)
+    except TrimSFTError as error:
+        error.field = names.get(error.field or "", error.field)
+        if error.remedy:
+            error.remedy = (names.get(error.remedy[0], error.remedy[0]), error.remedy[1])
+        raise
+
+
+def check_cells(job: Job, cells: Sequence[Cell], *, is_here: bool = True) -> None:
+    """Refuse cells that cannot be finished, or would be mixed with those of another objective.
+
+    Args:
+        is_here: whether they are evaluated on this machine, whose engine must be installed.
+    """
+    for cell in cells:
+        run = job.folder.run(cell)
+        if not cell.is_base and job.missing(cell) and job.folder.has_dropped_weights(cell):
+            problem = f"{run} has no weights any more, deleted after evaluation, and cannot be measured on what is new"
+            raise RunError(problem, hint="ask for the benchmarks it has, or take another folder, with --keep-weights")
+        if not cell.is_base and cell.objective not in OBJECTIVES:
+            recorded = RunDirectory(run).read_manifest().get("objective")
+            before = recorded.get("fingerprint") if isinstance(recorded, dict) else None
+            if before and before != fingerprint_objective(cell.objective):
+                hint = "remove it to train it again, or choose another folder"
+                raise RunError(f"{run} holds a run with other code of {cell.objective}", hint=hint)
+    needs_vllm = is_here and job.scale.engine == "vllm" and any("evaluate" in job.missing(cell) for cell in cells)
+    if needs_vllm and importlib.util.find_spec("vllm") is None:
+        raise UsageError("is not installed", field="engine", value="vllm", hint="let auto take transformers")

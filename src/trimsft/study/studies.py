@@ -10,7 +10,6 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from trimsft.options import unknown_name
 from trimsft.study.cell import BASE, Cell
@@ -19,10 +18,23 @@ from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
-COMPARED = (BASE, "sft", "fsft", "dft", "trim")  # the methods of Table 1
 WEIGHED = ("sft", "dft", "trim", "auto-trim")
 """What `objectives` compares where nothing else is asked for."""
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
+PAPER_NAMES = {
+    "tab:main": "Table 1",
+    "tab:variants": "Table 2",
+    "tab:ablation-fixed-m": "Table 3",
+    "tab:ablation-fixed-tau": "Table 4",
+    "tab:weight-diagnostic": "Table 5",
+    "tab:variants-complete": "Table 6",
+    "tab:gradient-mass": "Table 7",
+    "tab:token-category": "Table 8",
+    "fig:passk_results": "Figure 2",
+    "fig:ablation": "Figure 3",
+    "fig:gap_distribution": "Figure 4",
+}
+"""What a reader of the paper knows its tables and figures by, from the labels of its source."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +43,18 @@ class Study:
 
     name: str
     title: str
-    paper: tuple[str, ...]  # laTeX labels of the tables and figures
+    paper: tuple[str, ...]  # LaTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
     need: str  # either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)
-    is_open: bool = False  # every objective at its defaults belongs to it, if it was asked for
+    is_open: bool = False  # every objective at its defaults belongs to it, if it was requested
 
     @property
     def needs(self) -> frozenset[str]:
         return frozenset({self.need})
 
-    def cells(self, scale: Scale, seeds: int | Sequence[int] | None = None) -> list[Cell]:
+    def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
         """Return all seeds of each run, by default the scale's; a base is evaluated once."""
-        count = scale.seeds if seeds is None else seeds
-        numbers = range(count) if isinstance(count, int) else count
-        return expand(self.runs(scale), numbers)
+        return expand(self.runs(scale), range(scale.seeds if seeds is None else seeds))
 
 
 def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
@@ -58,19 +68,10 @@ def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> 
     """Return those of the cells, of whatever seed, that one of the studies is made of."""
     studies = list(studies)
     runs = {run for study in studies for run in study.runs(scale)}
-    is_open = any(study.is_open for study in studies)
-    return [cell for cell in cells if cell.setting in runs or (is_open and _is_plain(cell, scale))]
-
-
-def _is_plain(cell: Cell, scale: Scale) -> bool:
-    """Return whether all of its fields stand at their defaults, on the scale's one model."""
-    return cell.setting == Cell(model=scale.focus_model, objective=cell.objective)
-
-
-def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
-    """These objectives against SFT and the base."""
-    title, runs = "average@8 of objectives by name, your own among them", partial(_objectives, names)
-    return Study("objectives", title, (), runs, SCORES, is_open=True)
+    cells = list(cells)
+    if any(study.is_open for study in studies):  # also what is at its defaults, on the scale's one model
+        runs |= {plain for cell in cells if (plain := Cell(model=scale.focus_model, objective=cell.objective))}
+    return [cell for cell in cells if cell.setting in runs]
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
@@ -94,19 +95,31 @@ def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
     return sentences
 
 
-def _compared(models: Iterable[str]) -> list[Cell]:
-    return [Cell(model=model, objective=objective) for model in models for objective in COMPARED]
+def in_the_paper(study: Study) -> str:
+    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
+    return ", ".join(PAPER_NAMES[label] for label in study.paper)
+
+
+# ---- which cells
+
+
+def _compared(scale: Scale, models: Iterable[str]) -> list[Cell]:
+    return [Cell(model=model, objective=objective) for model in models for objective in scale.compared]
 
 
 def _main(scale: Scale) -> list[Cell]:
-    return _compared(scale.models)
+    return _compared(scale, scale.models)
+
+
+def _gaps(scale: Scale) -> list[Cell]:
+    return _compared(scale, [scale.focus_model])
 
 
 def _passes(scale: Scale) -> list[Cell]:
-    return _compared([model for model in PASS_MODELS if model in scale.models] or scale.models)
+    return _compared(scale, [model for model in PASS_MODELS if model in scale.models] or scale.models)
 
 
-def _from_paper(*tables: str) -> Callable[[Scale], Iterable[Cell]]:
+def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Iterable[Cell]]:
     """Return the methods and settings of the paper's tables, on the scale's one model; its base beside them."""
 
     def runs(scale: Scale) -> Iterable[Cell]:
@@ -114,54 +127,29 @@ def _from_paper(*tables: str) -> Callable[[Scale], Iterable[Cell]]:
         for row in (row for table in tables for row in scores(table)):
             fields = () if row.setting is None else tuple(row.setting._asdict().items())
             yield Cell(model=scale.focus_model, objective=row.method, fields=fields)
+        for objective in more:
+            yield Cell(model=scale.focus_model, objective=objective)
 
     return runs
 
 
-def _half_trims(scale: Scale) -> Iterable[Cell]:
-    yield from _from_paper("half_trims_complete")(scale)
-    yield Cell(model=scale.focus_model, objective="sft")
-
-
-def _focus(scale: Scale) -> list[Cell]:
-    return _compared([scale.focus_model])
-
-
-def _objectives(names: Sequence[str], scale: Scale) -> list[Cell]:
-    return [Cell(model=scale.focus_model, objective=name) for name in (BASE, "sft", *names)]
-
-
-_base = _from_paper()
-_ablation = _from_paper("bandwidth_ablation", "margin_ablation")
-PAPER_NAMES = {
-    "tab:main": "Table 1",
-    "tab:variants": "Table 2",
-    "tab:ablation-fixed-m": "Table 3",
-    "tab:ablation-fixed-tau": "Table 4",
-    "tab:weight-diagnostic": "Table 5",
-    "tab:variants-complete": "Table 6",
-    "tab:gradient-mass": "Table 7",
-    "tab:token-category": "Table 8",
-    "fig:passk_results": "Figure 2",
-    "fig:ablation": "Figure 3",
-    "fig:gap_distribution": "Figure 4",
-}
-"""What a reader of the paper knows its tables and figures by, from the labels of its source."""
-
-
-def in_the_paper(study: Study) -> str:
-    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
-    return ", ".join(PAPER_NAMES[label] for label in study.paper)
+def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
+    """Return the study of these objectives against SFT and the base."""
+    title = "average@8 of objectives by name, your own among them"
+    return Study("objectives", title, (), _from_paper(more=("sft", *names)), SCORES, is_open=True)
 
 
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
 _VARIANTS = ("tab:variants", "tab:variants-complete")
+_base = _from_paper()
+_ablation = _from_paper("bandwidth_ablation", "margin_ablation")
+_half_trims = _from_paper("half_trims_complete", more=("sft",))
 _ALL = (
-    Study("main", "average@8 of Base, SFT, FSFT, DFT and TrimSFT", ("tab:main",), _main, SCORES),
+    Study("main", "average@8 of the base and each method", ("tab:main",), _main, SCORES),
     Study("passes", "pass@8 and best-of-8 by majority vote", ("fig:passk_results",), _passes, SCORES),
     Study("ablation", "average@8 by margin and bandwidth", _ABLATION, _ablation, SCORES),
     Study("half-trims", "TrimSFT against its halves, by margin", _VARIANTS, _half_trims, SCORES),
-    Study("gaps", "distribution of logit gaps before and after training", ("fig:gap_distribution",), _focus, TOKENS),
+    Study("gaps", "distribution of logit gaps before and after training", ("fig:gap_distribution",), _gaps, TOKENS),
     Study("weights", "how many tokens count, by margin and bandwidth", ("tab:weight-diagnostic",), _base, TOKENS),
     Study("gradient-mass", "where the gradient goes, by gap", ("tab:gradient-mass",), _base, TOKENS),
     Study("categories", "weights and gradient mass by kind of token", ("tab:token-category",), _base, TOKENS),

@@ -38,12 +38,12 @@ from trimsft.objectives import OBJECTIVES
 from trimsft.options import option, unknown_name
 from trimsft.runs.parsing import read_json
 from trimsft.study.cell import PARAMETERS, Cell, refuse_secrets, takes_of
-from trimsft.study.checks import check_at_hand, check_settings
 from trimsft.study.folder import StudyFolder
 from trimsft.study.plan import StudyPlan, plan_cells
 from trimsft.study.results import Summary, load_results, paired, summarise
 from trimsft.study.run import OnEvent, Outcome, RunOptions, ignore
 from trimsft.study.scales import Scale
+from trimsft.study.steps import check_study
 from trimsft.study.studies import expand
 from trimsft.study.variance import Sensitivity, resample_seeds, sensitivity_of
 
@@ -87,7 +87,7 @@ class SweepSettings(RunOptions):
             )
         if self.select_on is not None:
             check_choice(self.select_on, StudyFolder.names_of(scale))
-        check_settings(scale, folder)
+        check_study(scale, folder)
         return grid, sweep_cells(grid, scale.seeds, baseline=self.baseline), scale, folder
 
 
@@ -119,9 +119,8 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
     """
     from trimsft.study.sweep_tables import write_sweep
 
-    settings.refuse_gpu_kind()
     grid, cells, scale, folder = settings.prepare()
-    check_at_hand(scale)
+    settings.check_hub(scale, folder)
     done = settings.run(cells, scale, folder, NEEDS, on_event)
     try:
         swept = swept_of(load_results(cells, folder.out), cells, settings.metric, keep=grid)
@@ -191,7 +190,7 @@ def _range(name: str, text: str) -> list[str]:
 
 def _reader_of(name: str) -> Callable[[str], Any]:
     """Return what makes a value of a word, by the type that `trimsft train` gives the field."""
-    from trimsft.train.settings import Parser
+    from trimsft.train.config import Parser
 
     parser = Parser()
     actions = {flag.removeprefix("--"): action for action in parser._actions for flag in action.option_strings}
@@ -226,7 +225,7 @@ def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Ce
         model: the name of all of them within the scale.
         objective: of all points, unless it is an axis itself.
     """
-    from trimsft.train.settings import make_settings
+    from trimsft.train.config import make_settings
 
     listed = next((axis.values for axis in axes if axis.field == OBJECTIVE), ())
     names, others = listed or (objective,), [axis for axis in axes if axis.field != OBJECTIVE]

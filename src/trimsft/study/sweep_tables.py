@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.report.figures import Drawing, Spread, ablation_curves, field_curves, score_map
-from trimsft.report.figures.style import spread_percent
+from trimsft.report.figures import Drawing, Spread, spread_percent
 from trimsft.report.page.build import write_report
+from trimsft.report.score_figures import ablation_curves, field_curves, score_map
 from trimsft.runs.files import write_whole
 from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
@@ -212,6 +212,7 @@ def _left_out(swept: Swept) -> list[str]:
 def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
     """Draw each objective over what was varied of it; the module's docstring says how the files are called."""
     metric, chosen = f"{metric_name(swept)}, %", swept.best if swept.on else None
+    why = f"chosen on {swept.on}"
     groups, slices = by_objective(swept.points), by_objective(swept.slice())
     fields = {name: varied(points) for name, points in groups.items()}
     planes = [name for name, own in fields.items() if own and set(own[:2]) <= set(BAND)]
@@ -229,7 +230,7 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
             scores = {point.setting.band: spread(point) for point in points if point.setting.band}
             end = "" if len(slices) == 1 else f"-{name}"
             frame = chosen.setting.band if chosen and chosen in points else None
-            drawn[f"plane{end}"] = score_map(scores, metric=metric, chosen=frame)
+            drawn[f"plane{end}"] = score_map(scores, metric=metric, chosen=frame, why=why)
             if len(scores) > 1:
                 drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
 
@@ -246,7 +247,7 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
             place = (centre.setting.get(own[0]), centre.setting.get(own[1])) if is_chosen else None
             end = "" if len(groups) == 1 else f"-{name}"
             file = f"map-{own[0]}-{own[1]}{end}"
-            drawn[file] = score_map(map_scores, fields=(own[0], own[1]), metric=metric, chosen=place)
+            drawn[file] = score_map(map_scores, fields=(own[0], own[1]), metric=metric, chosen=place, why=why)
 
     alone = {name: own[0] for name, own in fields.items() if len(own) == 1 and name not in planes}
     for name in dict.fromkeys(alone.values()):  # one field: SFT is a curve where the field is its own, else a line

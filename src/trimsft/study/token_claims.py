@@ -17,7 +17,7 @@ import numpy as np
 from trimsft.intervals import Array, Interval
 from trimsft.objectives import TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
-from trimsft.report.token_tables import confidences
+from trimsft.report.run_tables import confidences
 from trimsft.study import paper_tables
 from trimsft.study.cell import BASE, method_name
 from trimsft.study.claims import Claim, make_claim

@@ -74,7 +74,7 @@ def write_study(
         load: objectives of one's own whose code may be loaded; weights of others are not drawn.
     """
     folder = StudyFolder(out)
-    every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
+    every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
     loaded = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
     results = {cell: loaded[cell] for cell in cells if cell in loaded} if study.need == SCORES else {}
     tables = _token_tables(folder, cells) if study.need == TOKENS else {}

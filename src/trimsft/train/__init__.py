@@ -6,24 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimsft.train.callback import AdvanceObjective, TrimCallback, advance
-    from trimsft.train.config import TrimSFTConfig
+    from trimsft.train.callback import TrimCallback
+    from trimsft.train.config import Settings, TrimSFTConfig, make_settings, parse
     from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
-    from trimsft.train.settings import Settings, make_settings, parse
     from trimsft.train.trainer import TrimSFTTrainer
 
 __all__ = [
-    "AdvanceObjective", "FusedHead", "Settings", "TrainResult", "TrimCallback", "TrimOutput", "TrimSFTConfig",
-    "TrimSFTTrainer", "advance", "make_settings", "parse", "patch", "train", "train_model", "unpatch",
+    "FusedHead", "Settings", "TrainResult", "TrimCallback", "TrimOutput", "TrimSFTConfig",
+    "TrimSFTTrainer", "make_settings", "parse", "patch", "train", "train_model", "unpatch",
 ]  # fmt: skip
 
 _HOMES = {
-    "callback": ("AdvanceObjective", "TrimCallback", "advance"),
-    "config": ("TrimSFTConfig",),
+    "callback": ("TrimCallback",),
+    "config": ("Settings", "TrimSFTConfig", "make_settings", "parse"),
     "patching": ("FusedHead", "TrimOutput", "patch", "unpatch"),
     "run": ("TrainResult", "train", "train_model"),
-    "settings": ("Settings", "make_settings", "parse"),
     "trainer": ("TrimSFTTrainer",),
 }
 

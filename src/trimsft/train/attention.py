@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trimsft.train.settings import Settings
+    from trimsft.train.config import Settings
 
 FIELD = "attn_implementation"
 MODULES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}

@@ -1,12 +1,11 @@
-"""Checkpoints that are whole or absent, and finding the newest one to continue from.
+"""Checkpoints that are whole or absent, and the newest one to continue from.
 
-A checkpoint is written to `_saving/`, sealed and renamed, so that a kill at any moment costs at most the steps since
-the last one. The seal, `complete.json`, is written last and lists the files with their sizes and hashes:
+Each is written to `_saving/`, marked by `complete.json`, synced and renamed, so that a kill at any moment costs at most
+the steps since the last one. The marker is written last and lists the files with their sizes:
 
     train/
       checkpoint-40/   ... model.safetensors optimizer.pt rng_state.pth trainer_state.json complete.json
-      checkpoint-60/
-      _saving/         checkpoint-80, being written; gone after the next start
+      _saving/         checkpoint-60, being written; gone after the next start
 
 The folder must be one that all machines of the run share.
 """
@@ -14,48 +13,37 @@ The folder must be one that all machines of the run share.
 from __future__ import annotations
 
 import contextlib
-import copy
 import errno
 import functools
 import json
 import logging
 import os
 import pickle
-import re
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint.api import CheckpointException
-from transformers import PreTrainedModel, TrainerState
+from transformers import PreTrainedModel
 from trl import SFTTrainer
 
 from trimsft.errors import RunError, TrimSFTError, WriteError, and_more, one_line
-from trimsft.runs import fingerprint_file, sync, write_whole
+from trimsft.runs import sync, write_whole
 from trimsft.runs.parsing import read_json
-from trimsft.runs.secrets import is_secret, without_secrets
 
 logger = logging.getLogger("trimsft")
 Made = TypeVar("Made")
 
-STAGING = "_saving"  # where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore
-SEAL, STATE_FILE = "complete.json", "trainer_state.json"
-PLAIN = "without FSDP and DeepSpeed"
-LAYOUTS = {
-    "global_step*": "with DeepSpeed",
-    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
-    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
-    "pytorch_model_fsdp_rank0.bin": "with FSDP (LOCAL_STATE_DICT)",
-}
-"""Files that only one kind of training writes, and reads."""
-_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+STAGING = "_saving"  # pushing to a hub leaves out names that begin with an underscore
+COMPLETE = "complete.json"
+# all that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors
 _METADATA = {
     "torch": {"Size"},
     "torch.serialization": {"_get_layout"},
@@ -64,29 +52,22 @@ _METADATA = {
         "Metadata", "MetadataIndex", "StorageMeta", "BytesStorageMetadata", "ChunkStorageMetadata",
         "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING",
     },
-    "pathlib": {"PosixPath"}, "pathlib._local": {"PosixPath"},
+    "pathlib": {"PosixPath"},
+    "pathlib._local": {"PosixPath"},
 }  # fmt: skip
-"""All that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors."""
 
 
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
-    """TRL's trainer with checkpoints that are whole or absent."""
+    """TRL's trainer with checkpoints that are whole or absent, and loaded whole or not at all."""
 
     _saving = False  # while true, the folder of the run is `_saving/`, and nothing is pushed
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
-        folder = Path(str(self.args.output_dir))
-        if self.args.should_save:
-            clear_staging(folder)
-        self.accelerator.wait_for_everyone()
-        if resume_from_checkpoint:
-            wanted, layout = resume_from_checkpoint, PLAIN
-            if self.is_fsdp_enabled:
-                layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
-            elif self.is_deepspeed_enabled:
-                layout = "with DeepSpeed"
-            resume_from_checkpoint = by_main(self.is_world_process_zero(), lambda: _choose(folder, wanted, layout))
+        folder, wanted = Path(str(self.args.output_dir)), resume_from_checkpoint
+        by_main(lambda: clear_staging(folder))
+        if wanted:
+            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, has_optimizer=self.is_deepspeed_enabled))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -96,27 +77,13 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         else:
             super()._run_epoch(*args, **kwargs)
 
-    # reading
-
     def _init_training_state(
         self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
     ) -> Any:
-        begin, state = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial), self.state
-        saved = TrainerState.load_from_json(os.path.join(checkpoint, STATE_FILE)) if checkpoint else None
-        if saved is not None and saved.best_model_checkpoint:
-            # by its place in this run: after the run was moved or copied, the path is none or another's
-            recorded = Path(saved.best_model_checkpoint)
-            own = Path(self._get_output_dir(trial)) / recorded.name
-            best = own if own.is_dir() else recorded
-            metric = "eval_" + (self.args.metric_for_best_model or "").removeprefix("eval_")
-            logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
-            problem = by_main(self.is_world_process_zero(), lambda: find_damage(best, thorough=False))
-            if self.args.metric_for_best_model and state.best_metric not in logged:
-                problem = f"it was not chosen by {metric}"
-            state.best_model_checkpoint = None if problem else str(best)
-            if problem:
-                logger.warning("the best checkpoint so far, %s, is forgotten: %s", best, problem)
-                state.best_global_step = state.best_metric = None
+        begin = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
+        if checkpoint and (best := self.state.best_global_step):
+            # by its place in this run: the run may have been moved, and the recorded path be another's
+            self.state.best_model_checkpoint = os.path.join(self._get_output_dir(trial), f"checkpoint-{best}")
         return begin
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -126,7 +93,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _load_best_model(self) -> None:
         best = Path(str(self.state.best_model_checkpoint))
-        if problem := by_main(self.is_world_process_zero(), lambda: find_damage(best)):
+        if problem := by_main(lambda: find_damage(best)):
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
@@ -135,9 +102,11 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 super()._load_best_model()
 
     def _load_whole(self, checkpoint: str | Path) -> bool:
-        """Load the weights of a checkpoint strictly; False where they are sharded, which has strict ways of its own."""
+        """Load the weights strictly; False where they are sharded, or of several adapters, and the library does."""
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled or not can_load(model):
+        adapters = len(getattr(model, "peft_config", {}))
+        is_plain = isinstance(model, PreTrainedModel) and not getattr(model, "_hf_peft_config_loaded", False)
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled or not (is_plain or adapters == 1):
             return False
         load_weights(model, Path(checkpoint))
         return True
@@ -153,8 +122,6 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         with opened_as_data(checkpoint):
             super()._load_rng_state(checkpoint)
 
-    # writing
-
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
         return os.path.join(folder, STAGING) if self._saving else folder
@@ -164,44 +131,34 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save as Trainer does, without secrets in training_args.bin, and readable by whom the umask allows."""
-        args = self.args  # type: ignore[has-type]
-        self.args = copy.copy(args)  # nothing that continues a training reads the tokens
-        for name, value in vars(args).items():
-            setattr(self.args, name, None if is_secret(name) else without_secrets(value))
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            self.args = args
-        folder = Path(str(output_dir or args.output_dir))
-        mode = (folder / "training_args.bin").stat().st_mode
-        for path in folder.glob("*.safetensors"):
-            path.chmod(mode & 0o777)  # safetensors makes them private
+        """Save as Trainer does, without its settings, a pickle that holds tokens of the hub, which nothing reads."""
+        super()._save(output_dir, state_dict)
+        settings = Path(str(output_dir or self.args.output_dir), "training_args.bin")
+        for path in settings.parent.glob("*.safetensors"):
+            path.chmod(settings.stat().st_mode & 0o777)  # safetensors makes them private
+        settings.unlink()
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         state, folder = self.state, Path(self._get_output_dir(trial))
-        final = folder / f"checkpoint-{state.global_step}"
-        if self.args.should_save:
-            clear_staging(folder)
-        self.accelerator.wait_for_everyone()
-        with explained(folder / STAGING, final.name):
+        name = f"checkpoint-{state.global_step}"
+        staged, final = folder / STAGING / name, folder / name
+        by_main(lambda: clear_staging(folder))
+        with explained(folder / STAGING, name):
             self._saving = True
             try:
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
             # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
-            best = os.path.join(self._get_output_dir(trial), f"checkpoint-{state.best_global_step}")
-            if state.best_global_step and (state.best_global_step == state.global_step or os.path.isdir(best)):
-                state.best_model_checkpoint = best
+            best = folder / f"checkpoint-{state.best_global_step}"
+            if state.best_global_step and (best == final or best.is_dir()):
+                state.best_model_checkpoint = str(best)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
-                staged = folder / STAGING / final.name
-                # written again: its best checkpoint had the name of the staging folder
-                state.save_to_json(str(staged / STATE_FILE))
-                seal(staged, state.global_step)
-                _publish(staged, final)
+                state.save_to_json(str(staged / "trainer_state.json"))
+                mark_complete(staged, state.global_step)
         if self.args.should_save:
+            _publish(staged, final)
             _rotate(folder, self.args.save_total_limit, {final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
@@ -209,44 +166,37 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             self._push_from_checkpoint(str(final))
 
 
-# ---- several processes
+def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
+    """Return on every process what the main one makes, since two views of a network disk may differ.
 
+    An error of the main process is raised on all of them; on the others it is marked, so that it is printed once.
 
-def by_main(is_main: bool, work: Callable[[], Made]) -> Made:
-    """Return on every process what the main one makes: two views of a network disk may differ."""
-    made = [together(is_main, work if is_main else lambda: None)]
-    broadcast_object_list(made)
-    return made[0]  # type: ignore[return-value]
-
-
-def together(is_main: bool, work: Callable[[], Made]) -> Made:
-    """Do work on every process, without waiting for others in it.
-
-    An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
+    Args:
+        everywhere: every process does the work and keeps its own result; only the error is shared.
     """
-    error = made = None
-    try:
-        made = work()
-    except TrimSFTError as own:
-        error = own
-    shared = [error]
+    is_main: bool = PartialState().is_main_process
+    made: Any = None
+    error: TrimSFTError | None = None
+    if is_main or everywhere:
+        try:
+            made = work()
+        except TrimSFTError as own:
+            error = own
+    shared: list[Any] = [None if everywhere else made, error]
     broadcast_object_list(shared)
-    if shared[0] is not None and not is_main:
-        error = shared[0]
+    if shared[1] is not None and not is_main:
+        error = shared[1]
         error.is_told = True
     if error is not None:
         raise error
-    return made  # type: ignore[return-value]
+    return made if everywhere else shared[0]  # type: ignore[no-any-return]
 
 
-# ---- finding one
+# ---- whole or torn
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint to continue from; torn ones are skipped with a warning. Reads only.
-
-    A checkpoint of another trainer has no seal: it is taken if it is named, and loaded as strictly.
-    """
+    """Return the newest whole checkpoint; torn ones are skipped with a warning. Reads only."""
     for checkpoint in reversed(_checkpoints(folder)):
         problem = find_damage(checkpoint)
         if problem is None:
@@ -261,75 +211,47 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
-    """Return the checkpoint to continue from: the one that is named, or the newest."""
+def _choose(folder: Path, wanted: str | bool, *, has_optimizer: bool) -> str:
+    """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's."""
     chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
-    elif wanted is not True and (chosen / SEAL).exists() and (damage := find_damage(chosen)):
+    elif (chosen / COMPLETE).exists() and (damage := find_damage(chosen)):
         problem, hint = f"{wanted!r} is torn ({damage})", "choose another"
-    elif not (chosen / STATE_FILE).exists():
-        problem, hint = f"{wanted!r} is torn ({STATE_FILE} is missing)", "choose another"
+    elif not (chosen / "trainer_state.json").exists():
+        problem, hint = f"{wanted!r} is torn (trainer_state.json is missing)", "choose another"
+    elif not has_optimizer and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
+        # transformers would go on without a word, from moments of 0
+        problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
+        hint = "train anew"
     else:
-        saved = next((name for pattern, name in LAYOUTS.items() if any(chosen.glob(pattern))), PLAIN)
-        is_resumable = any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()
-        if saved == layout and (is_resumable or saved == "with DeepSpeed"):  # which has files of its own for both
-            return str(chosen)
-        if saved == layout:  # transformers would go on without a word, from moments of 0
-            problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
-            hint = "train anew"
-        else:
-            problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
-            hint = "start it as before to continue it, or train anew"
+        return str(chosen)
     raise RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
-# ---- whole or not
-
-
-def seal(staged: Path, step: int) -> None:
+def mark_complete(staged: Path, step: int) -> None:
     """Put everything on disk, then the list of it: where the list is, the rest is."""
     entries = sorted(staged.rglob("*"))
-    files = [entry for entry in entries if entry.is_file()]
-    with ThreadPoolExecutor(4) as threads:  # hashing holds no lock of Python
-        hashes = list(threads.map(fingerprint_file, files))
-    sizes = [(file.stat().st_size, sha256) for file, sha256 in zip(files, hashes, strict=True)]
-    listed = {file.relative_to(staged).as_posix(): facts for file, facts in zip(files, sizes, strict=True)}
+    sizes = {path.relative_to(staged).as_posix(): path.stat().st_size for path in entries if path.is_file()}
     for entry in entries:
         sync(entry)
-    write_whole(staged / SEAL, (json.dumps({"step": step, "files": listed}, indent=1) + "\n").encode())
+    write_whole(staged / COMPLETE, (json.dumps({"step": step, "files": sizes}, indent=1) + "\n").encode())
     sync(staged.parent)
 
 
-def find_damage(checkpoint: Path, *, thorough: bool = True) -> str | None:
-    """Return the first file of a checkpoint that is not as it was sealed, and how; None if all are.
-
-    Args:
-        thorough: compare the hash of every file, not its size alone.
-    """
-    if not (checkpoint / SEAL).is_file():
-        return f"{SEAL} is missing" if checkpoint.is_dir() else "it is missing"
+def find_damage(checkpoint: Path) -> str | None:
+    """Return the first file of a checkpoint that is not as its marker says; None if all are."""
+    if not (checkpoint / COMPLETE).is_file():
+        return f"{COMPLETE} is missing" if checkpoint.is_dir() else "it is missing"
     try:
-        for name, (size, sha256) in read_json(checkpoint / SEAL, dict)["files"].items():
-            path = checkpoint / name
-            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-                return f"{SEAL} names {name!r}, which is no file of it"
-            if not path.is_file():
+        for name, size in read_json(checkpoint / COMPLETE, dict)["files"].items():
+            if not (checkpoint / name).is_file():
                 return f"{name} is missing"
-            facts = path.stat()
-            if facts.st_size != size:
-                return f"{name} has {facts.st_size} bytes, {SEAL} says {size}"
-            if thorough and _hash(path, facts.st_size, facts.st_mtime_ns) != sha256:
-                return f"{name} has another content than {SEAL} says"
+            if (now := (checkpoint / name).stat().st_size) != size:
+                return f"{name} has {now} bytes, {COMPLETE} says {size}"
     except Exception as error:  # whatever a damaged file makes of itself
-        return f"a file cannot be read ({one_line(error)})"
+        return f"{COMPLETE} cannot be read ({one_line(error)})"
     return None
-
-
-@functools.lru_cache
-def _hash(path: Path, size: int, modified: int) -> str:
-    """Return the hash of a file; computed once for the search for a checkpoint and its loading."""
-    return fingerprint_file(path)
 
 
 # ---- staging
@@ -340,84 +262,55 @@ def clear_staging(folder: Path) -> None:
 
     For the process that holds the run, before it looks for a checkpoint; a reader must not touch a run in use.
     """
-    staging = folder / STAGING
-    for staged in _checkpoints(staging):
+    for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)
-    shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
 
 
 def _publish(staged: Path, final: Path) -> None:
-    """Give a sealed checkpoint its name; one that has it already leaves only for this one."""
-    aside = staged.with_name(f"replaced-{final.name}")
+    """Give a complete checkpoint its name; a torn one that has it already leaves only for this one."""
     if final.exists():
-        os.rename(final, aside)
-    try:
-        os.rename(staged, final)
-    except OSError:
-        if aside.exists():
-            os.rename(aside, final)
-        raise
+        os.rename(final, staged.with_name(f"replaced-{final.name}"))
+    os.rename(staged, final)
     sync(final.parent)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
     """Remove what exceeds `limit`: those that are torn first, then the oldest, never those in `keep`.
 
-    Not by transformers, which takes the highest step or the latest date for the newest: after a torn checkpoint
-    was skipped, that can be the torn one.
+    transformers takes the latest for the newest: after a torn checkpoint was skipped, that can be the torn one.
     """
     if not limit or limit <= 0:
         return
-    checkpoints = _checkpoints(folder)
-    others = [one for one in checkpoints if not any(other.exists() and one.samefile(other) for other in keep)]
-    excess = len(checkpoints) - max(limit, len(checkpoints) - len(others))
-    others.sort(key=lambda one: find_damage(one, thorough=False) is None)
-    for checkpoint in others[: max(excess, 0)]:
-        leaving = folder / STAGING / f"removed-{checkpoint.name}"
-        leaving.parent.mkdir(exist_ok=True)
-        os.rename(checkpoint, leaving)  # a kill while removing must not leave half under the name of a checkpoint
-        shutil.rmtree(leaving, ignore_errors=True)
+    others = [one for one in _checkpoints(folder) if one not in keep]
+    others.sort(key=lambda one: find_damage(one) is None)
+    for checkpoint in others[: max(0, len(others) - max(0, limit - sum(one.exists() for one in keep)))]:
+        (checkpoint / COMPLETE).unlink(missing_ok=True)  # what a kill leaves of it is torn
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def explained(half: Path, name: str) -> Iterator[None]:
     """Leave no half checkpoint or model after a failure, and name a full disk as its cause."""
-    folder = half.parent
     try:
         yield
     except BaseException as error:
-        # torch reports a failed write without its cause
-        is_full = isinstance(error, Exception) and (_names_full_disk(error) or shutil.disk_usage(folder).free < 2**20)
+        # torch and safetensors report a failed write without its cause
+        is_full = isinstance(error, Exception) and shutil.disk_usage(half.parent).free < 2**20
+        is_full |= getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
         shutil.rmtree(half, ignore_errors=True)
-        if is_full:
-            free = shutil.disk_usage(folder).free / 2**30
-            raise WriteError(
-                f"no space for {name} in {str(folder)!r} ({free:.2f} GiB free without it)",
-                field="output_dir",
-                hint="earlier checkpoints are intact: free space, or lower save_total_limit, and run the same command "
-                "again",
-            ) from error
-        raise
-
-
-def _names_full_disk(error: BaseException | None) -> bool:
-    full = (errno.ENOSPC, errno.EDQUOT)
-    while error is not None:
-        # safetensors, written in Rust, tells the number of an error nowhere but in its text
-        number = re.search(r"os error (\d+)\b", str(error))
-        if getattr(error, "errno", None) in full or (number and int(number[1]) in full):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+        if not is_full:
+            raise
+        free = shutil.disk_usage(half.parent).free / 2**30
+        raise WriteError(
+            f"no space for {name} in {str(half.parent)!r} ({free:.2f} GiB free without it)",
+            field="output_dir",
+            hint="earlier checkpoints are intact: free space or lower save_total_limit, and run the same command again",
+        ) from error
 
 
 # ---- reading, as data: every weight fits the model, and no pickle runs code
-#
-# transformers saves some models in another layout than it holds them in (the experts of Mixtral, Qwen3-MoE or OLMoE)
-# and loads a checkpoint by the names it holds, passing over what does not fit; experts then keep what they were. Here a
-# checkpoint goes through `from_pretrained`, which knows both layouts, and every name must fit.
 
 
 class _Metadata(pickle.Unpickler):
@@ -437,7 +330,8 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
     torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
     """
     data = SimpleNamespace(load=lambda file: _Metadata(file).load())
-    forced = {_WEIGHTS_ONLY: "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}  # torch refuses to have both
+    # torch refuses to have both
+    forced = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     try:
         with mock.patch.dict(os.environ, forced), mock.patch.object(filesystem, "pickle", data):
             yield
@@ -448,15 +342,13 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
         raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
 
 
-def can_load(model: Any) -> bool:
-    """Return whether `load_weights` knows a model: one of transformers, or one with a single adapter of PEFT."""
-    if isinstance(model, PreTrainedModel):
-        return not getattr(model, "_hf_peft_config_loaded", False)  # transformers' own adapters are saved alone
-    return len(getattr(model, "peft_config", {})) == 1
-
-
 def load_weights(model: Any, checkpoint: Path) -> None:
-    """Replace the weights of a model by those of a checkpoint; raise where any does not fit."""
+    """Replace the weights of a model by those of a checkpoint; raise where any does not fit.
+
+    transformers saves some models in another layout than it holds them in (the experts of Mixtral, Qwen3-MoE or
+    OLMoE), and its Trainer passes over names that do not fit: experts keep what they were. `from_pretrained` knows
+    both layouts.
+    """
     with opened_as_data(checkpoint):
         if isinstance(model, PreTrainedModel):
             floats = {value.dtype for value in model.state_dict().values() if value.is_floating_point()}
@@ -470,19 +362,15 @@ def load_weights(model: Any, checkpoint: Path) -> None:
         else:
             (name,) = model.peft_config
             fit = model.load_adapter(str(checkpoint), name, is_trainable=True)
-            apart = {"prompt_embeddings"}  # of prompt tuning: loaded strictly, and then reported as unexpected
-            loaded = None
-            problems = {"missing_keys": fit.missing_keys, "unexpected_keys": set(fit.unexpected_keys) - apart}
-    for kind, verb in (
-        ("missing_keys", "lacks"),
-        ("unexpected_keys", "has, and the model has not,"),
-        ("mismatched_keys", "has in another shape"),
-    ):
+            # those of prompt tuning are loaded strictly, and then reported as unexpected
+            unexpected = set(fit.unexpected_keys) - {"prompt_embeddings"}
+            loaded, problems = None, {"missing_keys": fit.missing_keys, "unexpected_keys": unexpected}
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in problems.get(kind, ()))
         if keys:
             raise RunError(
-                f"{checkpoint}: its weights are not those of this model: it {verb} "
-                f"{keys[0]}{and_more(len(keys), 'tensors')}",
+                f"{checkpoint}: its weights are not those of this model: {kind.replace('_', ' ')} {keys[0]}"
+                f"{and_more(len(keys), 'tensors')}",
                 hint="choose a checkpoint of this model, or start without one",
             )
     if loaded is not None:

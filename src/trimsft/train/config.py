@@ -1,21 +1,43 @@
-"""`TrimSFTConfig`: the settings of `TrimSFTTrainer`, TRL's `SFTConfig` with the objective beside it."""
+"""`TrimSFTConfig`, TRL's `SFTConfig` with the objective beside it, and all settings of a training: a YAML file and
+`--field value` overrides, as `trl sft` takes them, or a Python call.
 
+parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
+make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same
+"""
+
+import copy
+import dataclasses
+import difflib
+import errno
+import functools
+import itertools
+import logging
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
-from trl import SFTConfig
+from trl import ModelConfig, SFTConfig, TrlParser
 
-from trimsft.errors import UsageError, one_line
+from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
+from trimsft.data.encode import load_training_data
+from trimsft.data.load import DataConfig
+from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
 from trimsft.options import from_environment, unknown_name
+from trimsft.runs.parsing import parse_yaml
+from trimsft.runs.secrets import is_secret, without_secrets
+from trimsft.shipped import find_recipe
 
-_MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
-_LAUNCHED = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
+"""Names of these fields in the other commands; taken beside TRL's names, in a recipe and in Python, too."""
+logger = logging.getLogger("trimsft")
 
 
 def _setting(default: Any, text: str, **more: Any) -> Any:
@@ -98,29 +120,35 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise UsageError("would be ignored here", field="loss_type", value=self.loss_type, hint=hint)
         self.make_objective()
         if self.low_memory and self.head_backend not in ("auto", "triton"):
-            raise _without_effect("low_memory", True, f"head_backend={self.head_backend!r}", "remove one of them")
+            problem = f"has no effect with head_backend={self.head_backend!r}"
+            raise UsageError(problem, field="low_memory", value=True, hint="remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-        if self.sort_micro_batches:
-            self._require_rows_to_sort()
+        is_padded = not (self.packing or self.padding_free)
+        if self.sort_micro_batches and not (
+            is_padded and self.gradient_accumulation_steps > 1 and self.train_batch_size > 1
+        ):
+            problem = "needs updates of several micro-batches of several rows, neither packed nor padding-free"
+            raise UsageError(problem, field="sort_micro_batches", value=True, hint="turn it off")
 
     def _choose_precision(self) -> None:
-        """Train in float32 where there is no half precision, and let bf16=False go before what accelerate was told."""
+        """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
         if not has_half_precision():
             self.dataloader_pin_memory = False  # there is nothing to pin it for
             if self.bf16 is None:  # type: ignore[has-type]
                 self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
-        if self.bf16 is False and not self.fp16 and os.environ.get(_MIXED_PRECISION) == "bf16":
+        if self.bf16 is False and not self.fp16 and os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16":
             # of a file of accelerate; transformers lets bf16=True alone go before it
-            os.environ[_MIXED_PRECISION] = "no"
+            os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
 
     def _begin_on_cpu(self) -> None:
         """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
 
         transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
         """
-        numbers = {name: from_environment(name, default=1) for name in _LAUNCHED}  # transformers reads them, too
-        if numbers["WORLD_SIZE"] < 2 or "RANK" not in os.environ:
+        # transformers reads these, too, and fails less clearly
+        ranks = {name: from_environment(name, default=1) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")}
+        if ranks["WORLD_SIZE"] < 2 or "RANK" not in os.environ:
             return
         if not torch.accelerator.is_available():
             self.use_cpu = True
@@ -140,35 +168,17 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         """Give every process the same number of whole micro-batches."""
         each, left = divmod(rows, self.world_size)
         if left:
-            shares = ", ".join(str(count) for count in range(1, rows + 1) if rows % count == 0)
-            raise UsageError(
-                f"cannot be shared by {self.world_size} processes",
-                field="global_batch",
-                value=rows,
-                hint=f"make it a multiple of {self.world_size}, or start {shares} processes",
-            )
+            hint = f"make it a multiple of {self.world_size}"
+            problem = f"cannot be shared by {self.world_size} processes"
+            raise UsageError(problem, field="global_batch", value=rows, hint=hint)
         chosen: int = self.gradient_accumulation_steps  # type: ignore[has-type]
         limit: int = min(self.per_device_train_batch_size, each)  # type: ignore[has-type]
         size = max(size for size in range(1, limit + 1) if each % size == 0)
         if chosen not in (1, each // size):
-            raise UsageError(
-                f"has no place beside global_batch={rows}, which makes it {each // size}",
-                field="gradient_accumulation_steps",
-                value=chosen,
-                hint="remove one of them",
-            )
+            problem = f"has no place beside global_batch={rows}, which makes it {each // size}"
+            raise UsageError(problem, field="gradient_accumulation_steps", value=chosen, hint="remove one of them")
         self.per_device_train_batch_size = size
         self.gradient_accumulation_steps = each // size
-
-    def _require_rows_to_sort(self) -> None:
-        for is_so, beside in (
-            (self.packing, "packing=True, where next to nothing is padded"),
-            (self.padding_free, "padding_free=True, where next to nothing is padded"),
-            (self.gradient_accumulation_steps == 1, "gradient_accumulation_steps=1: an update is one micro-batch"),
-            (self.train_batch_size == 1, "per_device_train_batch_size=1, where a row is never padded"),
-        ):
-            if is_so:
-                raise _without_effect("sort_micro_batches", True, beside)
 
     def make_objective(self) -> Objective:
         """Return the objective of these settings; a setting that it does not have must stand at its default."""
@@ -176,7 +186,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
         for name, value in given.items():
             if name not in takes:
-                raise _without_effect(name, value, f"objective={self.objective!r}")
+                problem = f"has no effect with objective={self.objective!r}"
+                raise UsageError(problem, field=name, value=value, hint="remove it")
         more = self.objective_parameters or {}
         if not isinstance(more, dict):
             hint = 'write them as {"alpha": 2}'
@@ -198,5 +209,190 @@ def has_half_precision() -> bool:
     return accelerator is not None and accelerator.type != "mps"
 
 
-def _without_effect(field: str, value: Any, beside: str, hint: str = "remove it") -> UsageError:
-    return UsageError(f"has no effect with {beside}", field=field, value=value, hint=hint)
+# ---- all settings of a training
+
+KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything one training needs to know."""
+
+    data: DataConfig
+    args: TrimSFTConfig
+    model: ModelConfig
+    overrides: dict[str, Any]
+    """The values that differ from the defaults, by field: with `output_dir` all that is needed to do it again."""
+
+    @property
+    def run_path(self) -> Path:
+        """The run directory: `output_dir`, or a name made of model and objective."""
+        if self.args.output_dir and self.args.output_dir != "trainer_output":
+            return Path(self.args.output_dir)
+        objective = self.args.objective.replace(":", "+")
+        return Path("runs") / f"{Path(self.model.model_name_or_path).name.lower()}-{objective}"
+
+
+class Parser(TrlParser):  # type: ignore[misc]
+    """TRL's parser with errors of one line."""
+
+    def __init__(self) -> None:
+        super().__init__(KINDS, prog="trimsft train", allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def check_names(self, names: Iterable[str], *, where: str = "") -> None:
+        """Refuse fields that do not exist, and name the nearest one; options are compared without their dashes."""
+        options = {option.removeprefix("--") for action in self._actions for option in action.option_strings}
+        for name in map(str, names):
+            bare = name.removeprefix("--")
+            if bare not in options | {"config", *ALSO}:
+                near = difflib.get_close_matches(bare, sorted(options | {"config", *ALSO}), n=1)
+                dashes = name[: len(name) - len(bare)]
+                hint = f"did you mean {dashes}{near[0]}?" if near else "trimsft train --help-all lists every field"
+                raise UsageError(f"no such field{where}", field=name, hint=hint)
+
+
+def parse(words: Sequence[str]) -> Settings:
+    """Read a command line; raises `UsageError`."""
+    parser = Parser()
+    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
+    flags = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
+    words = [flags.get(word, word) for word in itertools.chain.from_iterable(split)]
+    parser.check_names([word for word in words if word.startswith("--")])
+    recipe: dict[str, Any] = {}
+    if "--config" in words:
+        place = words.index("--config")
+        if place + 1 == len(words) or words[place + 1].startswith("--"):
+            raise UsageError("is missing the name of a YAML file", field="--config")
+        recipe = _read_recipe(parser, words[place + 1])
+        del words[place : place + 2]
+    return _settle(parser, words, recipe, wants_bf16="--bf16" in words)
+
+
+def make_settings(fields: Mapping[str, Any]) -> Settings:
+    """Make settings of fields by name, checked as a command line is; `config` names a recipe beneath them."""
+    parser = Parser()
+    own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
+    parser.check_names(own)
+    config = own.pop("config", None)
+    recipe = {} if config is None else _read_recipe(parser, str(config))
+    return _settle(parser, [], recipe | own, wants_bf16="bf16" in own)
+
+
+def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
+    with refusing():
+        parser.set_defaults_with_config(**fields)
+        read, rest = parser.parse_known_args(words)
+    if rest:
+        hint = "--model, --data or --config go before a name"
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
+    raw = dict(vars(read))
+    for name in ALSO.values():  # YAML and Python may hold anything
+        if not isinstance(raw[name], str | None):
+            raise UsageError("must be text", field=name, value=raw[name])
+    raw["dataset_name"] = raw["dataset_name"] or ""
+    if not wants_bf16 and not has_half_precision():
+        if raw["bf16"]:
+            logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
+        raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
+    defaults = _defaults()  # secrets and the place of the run are left out of what is noted
+    overrides = {
+        name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place
+        for name, value in raw.items()
+        if value != defaults[name] and name != "output_dir" and not is_secret(name)
+    }
+    with refusing():
+        made: list[Any] = []
+        for kind in KINDS:
+            made.append(kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}))
+    data, args, model = made
+    if not model.model_name_or_path:
+        raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
+    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    return Settings(data, args, model, overrides)
+
+
+def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
+    """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
+    path = find_recipe(name, field="--config")
+    try:
+        fields = parse_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {name!r}: {error.strerror}", field="--config") from error
+    except ValueError as error:  # no YAML, or bytes that are no text
+        raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="--config") from error
+    environment = fields.pop("env", None) or {} if isinstance(fields, dict) else None
+    if not isinstance(environment, dict):
+        problem = f"{name!r} must hold fields and values, such as objective: trim, and its env names and values"
+        raise UsageError(problem, field="--config")
+    fields = _with_trl_names(fields)
+    parser.check_names(fields, where=f" in {name}")
+    with refusing():
+        os.environ.update({str(key): "" if value is None else str(value) for key, value in environment.items()})
+    return fields
+
+
+def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    for short, name in ALSO.items():
+        if short in fields and name in fields:
+            raise UsageError(f"is the same as {name}, which is given, too", field=short, hint="remove one of them")
+    return {ALSO.get(name, name): value for name, value in fields.items()}
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
+
+
+def load_tokenizer(settings: Settings) -> Any:
+    """Return the tokenizer of the model, as TRL's trainer would make it, before the data is tokenised."""
+    args, model = settings.args, settings.model
+    tokenizer = load_plain_tokenizer(
+        model.model_name_or_path,
+        revision=model.model_revision,
+        trust_remote_code=args.trust_remote_code,
+        field="model_name_or_path",
+    )
+    if args.eos_token is not None:
+        if args.eos_token not in tokenizer.get_vocab():
+            raise UsageError("is not in the tokenizer's vocabulary", field="eos_token", value=args.eos_token)
+        tokenizer.eos_token = args.eos_token
+    template = args.chat_template_path
+    if template is not None:
+        if not template.endswith((".jinja", ".j2")):
+            raise UsageError("must be a .jinja or .j2 file here", field="chat_template_path", value=template)
+        try:
+            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+        except OSError as error:
+            problem = f"cannot read {template!r}: {error.strerror}"
+            raise UsageError(problem, field="chat_template_path") from error
+    return tokenizer
+
+
+def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
+    """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
+    args = settings.args
+    masks = {"assistant_only_loss": args.assistant_only_loss, "completion_only_loss": args.completion_only_loss}
+    evaluates = args.eval_strategy != "no" or args.eval_on_start
+    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates, **masks)
+    if "labels" in train.column_names:  # which say what is trained; TRL would look for messages
+        args.assistant_only_loss = False
+    return train, test
+
+
+@contextmanager
+def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`.
+
+    Args:
+        is_over: returns whether the settings have proved their worth, so that an error is something else.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError, ZeroDivisionError) as error:
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
+            raise
+        raise UsageError(one_line(error)) from error

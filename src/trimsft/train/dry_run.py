@@ -34,9 +34,9 @@ from trimsft.plan import (
 )
 from trimsft.runs import RunDirectory
 from trimsft.train.attention import FIELD, missing_attention
+from trimsft.train.config import Settings, load_tokenizer
 from trimsft.train.preview import prepare
 from trimsft.train.run import make_trainer
-from trimsft.train.settings import Settings, load_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

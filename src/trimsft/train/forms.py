@@ -62,14 +62,17 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
 def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
     """Return rows as tokens, labels and weights where they have weights of their own, or as they are."""
     columns, where = _columns(rows), f"{name} data"
+    has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns))
     if {"image", "images"} & set(columns):
+        if has_weights:
+            raise DataError("weights of rows with images are not known", field=f"{name}_dataset", hint="remove them")
         return rows
     is_chat = find_form(columns) in ("messages", "prompt-completion") and bool(encoder.tokenizer.chat_template)
     if not isinstance(rows, Dataset):  # the rows of a stream are not known before
-        return tokenise(rows, encoder, where) if is_chat or {WEIGHT, TOKEN_WEIGHTS} & set(columns) else rows
-    if is_chat and not {WEIGHT, TOKEN_WEIGHTS} & set(columns):
-        return tokenise(rows, encoder, where) if check_chats(rows.with_format(None), encoder.others, where) else rows
-    return tokenise(rows, encoder, where) if {WEIGHT, TOKEN_WEIGHTS} & set(columns) else rows
+        return tokenise(rows, encoder, where) if is_chat or has_weights or rows.column_names is None else rows
+    if has_weights or (is_chat and check_chats(rows.with_format(None), encoder.others, where)):
+        return tokenise(rows, encoder, where)
+    return rows
 
 
 def _is_left_alone(rows: Any, args: Any) -> bool:

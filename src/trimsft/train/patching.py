@@ -34,7 +34,7 @@ from trimsft.head.lm_head import (
     whole_weight,
 )
 from trimsft.head.loss import TrainedRows
-from trimsft.objectives import Adapts, Objective, TokenStats, make_objective
+from trimsft.objectives import Objective, TokenStats, make_objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,8 +253,6 @@ def _fused_forward(
     if aux_loss is not None:
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)
         output.loss = loss + coefficient * aux_loss.to(loss.device)
-    if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
-        settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
 
 

@@ -28,7 +28,7 @@ from trimsft.data.templates import Keep
 from trimsft.data.visible import TokenTexts, spaced
 from trimsft.errors import DataError, counted
 from trimsft.head import IGNORED
-from trimsft.train.settings import Settings, load_data, load_tokenizer, refusing
+from trimsft.train.config import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.trainer import TrimSFTTrainer
 
 _STYLES = {

@@ -14,12 +14,11 @@ import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from accelerate.utils import gather_object
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
-from safetensors import safe_open
 from torch import distributed
 from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HubStrategy
@@ -27,21 +26,19 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
+from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
-from trimsft.runs.parsing import checked, read_json
+from trimsft.runs.parsing import checked
 from trimsft.train.card import model_card
-from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint, together
-from trimsft.train.config import TrimSFTConfig
-from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
+from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint
+from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
 from trimsft.train.telemetry import LogEarly
 from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
 
 logger = logging.getLogger("trimsft")
-Made = TypeVar("Made")
 
 HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
@@ -90,7 +87,7 @@ def train(settings: Settings) -> TrainResult:
     group = distributed.group.WORLD if distributed.is_available() else None
     try:
         with Stopping() as stopping, ExitStack() as held:
-            if by_main(settings.args.process_index == 0, lambda: _enter(run, settings, held, stopping)):
+            if by_main(lambda: _enter(run, settings, held, stopping)):
                 logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
                 metrics = _recorded(run, "train")
                 result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
@@ -99,11 +96,10 @@ def train(settings: Settings) -> TrainResult:
             _push(run, settings)
         return result
     except BaseException as error:
-        last, seen = error, set[int]()
-        while group is not None and last is not None and id(last) not in seen:  # its frames refer to the group
-            seen.add(id(last))
+        last: BaseException | None = error
+        while group is not None and last is not None:  # its frames refer to the group
             traceback.clear_frames(last.__traceback__)
-            last = last.__cause__ or last.__context__  # type: ignore[assignment]
+            last = last.__cause__ or last.__context__
         raise
     finally:
         # a thread of gloo's that still holds tensors of a collective aborts a process that ends (pytorch#190489), and
@@ -120,13 +116,9 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     trainer.add_callback(stopping)
     if {"logging_steps", "logging_strategy"}.isdisjoint(settings.overrides):
         trainer.add_callback(LogEarly())
-    report = trainer.length_reports.get("train")
-    if report is not None and report.trained_tokens == 0:
-        problem = f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows"
-        raise UsageError(f"{problem}; the longest has {report.longest:,} tokens", field="max_length")
     if settings.args.process_index == 0:
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
-    checkpoint = by_main(settings.args.process_index == 0, lambda: _checkpoint(settings, run))
+    checkpoint = by_main(lambda: _checkpoint(settings, run))
     if checkpoint:
         stopping.resume_hint = resumed_from(checkpoint)
     with refusing(is_over=lambda: stopping.has_begun):
@@ -137,8 +129,8 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     with stopping.finishing("the model is saved"):
         _save(trainer, run, settings)
         stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
-        by_main(settings.args.process_index == 0, lambda: run.write_manifest(train={**metrics, "steps": steps}))
-        by_main(settings.args.process_index == 0, run.mark_finished)
+        by_main(lambda: run.write_manifest(train={**metrics, "steps": steps}))
+        by_main(run.mark_finished)
         if settings.args.process_index == 0:
             logger.warning("the model is in %s", run.model_dir)
         trainer.accelerator.end_training()
@@ -175,8 +167,8 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     _settle_inputs(run, settings)
     if not run.is_finished():
         return False
-    if not _is_whole(run.model_dir):
-        logger.warning("%s was finished, but the weights of its model are missing or torn; it is made again", run.path)
+    if not any(run.model_dir.glob("*.safetensors")):
+        logger.warning("%s was finished, but its model is missing; it is made again", run.path)
         if latest_checkpoint(run.train_dir) is None:
             raise RunError(
                 f"{run.path} was finished, but its model is missing, and no checkpoint is left to make it from",
@@ -185,20 +177,6 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
         return False
     stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
-
-
-def _is_whole(folder: Path) -> bool:
-    """Return whether a model has all weights that its index names; a header accounts for every byte of its file."""
-    try:
-        files = {path.name for path in folder.glob("*.safetensors")}
-        for index in folder.glob("*.safetensors.index.json"):
-            files |= set(read_json(index, dict)["weight_map"].values())
-        for name in files:
-            with safe_open(folder / name, "pt"):
-                pass
-    except Exception:  # whatever a torn file makes of itself
-        return False
-    return bool(files)
 
 
 def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
@@ -247,15 +225,15 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         disable_progress_bar()  # those of saving and loading too
     with refusing():
         set_seed(args.seed)
-    tokenizer = together(args.process_index == 0, lambda: load_tokenizer(settings))
-    train, test = together(args.process_index == 0, lambda: load_data(settings, tokenizer))
+    tokenizer = by_main(lambda: load_tokenizer(settings), everywhere=True)
+    train, test = by_main(lambda: load_data(settings, tokenizer), everywhere=True)
     with refusing():
         given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
         given["revision"] = model.model_revision  # as `trl sft` puts it together
         args.model_init_kwargs = given | (args.model_init_kwargs or {})
         loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
         args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
-        by_main(args.process_index == 0, lambda: require_whole(loaded, report, model.model_name_or_path))
+        by_main(lambda: require_whole(loaded, report, model.model_name_or_path))
         return TrimSFTTrainer(
             loaded,
             args,
@@ -310,20 +288,17 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
     beside = run.path / ".model"
     _refuse_broken_weights(trainer, run)
     # of a run that was killed meanwhile
-    by_main(settings.args.process_index == 0, lambda: shutil.rmtree(beside, ignore_errors=True))
+    by_main(lambda: shutil.rmtree(beside, ignore_errors=True))
     if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     with explained(beside, "the model"):
         trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
-    by_main(settings.args.process_index == 0, lambda: _publish(trainer, beside, run, settings))
+    by_main(lambda: _publish(trainer, beside, run, settings))
 
 
 def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:
-    if not any(beside.glob("*.safetensors")):
-        raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
-        (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
         for path in beside.iterdir():
             sync(path)
         shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it could say it was done
@@ -358,5 +333,5 @@ def _push(run: RunDirectory, settings: Settings) -> None:
     logger.warning("pushed to %s", name)
 
 
-def _hub_name(run: RunDirectory, args: TrimSFTConfig) -> str:
+def _hub_name(run: RunDirectory, args: Any) -> str:
     return args.hub_model_id or run.path.resolve().name

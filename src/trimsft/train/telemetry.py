@@ -10,18 +10,22 @@ import itertools
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
+from trimsft.head import IGNORED
 from trimsft.head.problem import joined
-from trimsft.objectives import SFT, Adapts, AutoTrim, TokenStats, TrimSFT, TrimSFTEasy
+from trimsft.objectives import SFT, TokenStats, TrimSFT, TrimSFTEasy
 from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 from trimsft.runs.records import TelemetryLine, figures_of
@@ -209,20 +213,30 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
+def fixed_parts(dataset: Any, *, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:
+    """Return ids of trained tokens that nearly every row has: eos, the parts of a box, and common words.
+
+    Args:
+        share: how many of the rows have such a token at least.
+        rows: how many are looked at, evenly spread.
+        most: how many ids there are at most; the most frequent are kept.
+    """
+    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names or len(dataset) == 0:
+        return ()
+    labels = dataset.select(np.unique(np.linspace(0, len(dataset) - 1, rows).astype(int)))["labels"]
+    counts: Counter[int] = Counter()
+    for row in labels:
+        counts.update({*row} - {IGNORED})
+    return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(labels)))
+
+
 def warnings_for(
-    figures: dict[str, float],
-    band: Band,
-    starved: Sequence[str] = (),
-    fallen: tuple[float, float] | None = None,
-    *,
-    trims_low: bool,
-    weighs: bool,
+    figures: dict[str, float], band: Band, starved: Sequence[str] = (), *, trims_low: bool, weighs: bool
 ) -> dict[str, str]:
     """Return warnings about these figures, by a name under which each is given once.
 
     Args:
         starved: tokens of nearly every row that are neither known nor learned.
-        fallen: AutoTrim's account of a model that has become worse.
         trims_low: the objective gives tokens far below the margin no weight.
         weighs: its weights differ at all.
     """
@@ -231,7 +245,7 @@ def warnings_for(
         said["out of reach"] = (
             f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths "
             f"({band.margin - 3 * band.bandwidth:g}): the base model does not support this data and hardly learns from "
-            "it; objective=auto-trim, which begins as plain SFT, or objective=sft is advised"
+            "it; objective=auto-trim or objective=sft is advised"
         )
     if weighs and figures["effective_ratio"] < 0.01:
         said["effective ratio"] = (
@@ -250,13 +264,6 @@ def warnings_for(
         said["format"] = (
             f"tokens that nearly every row has are neither known nor learned, with a mean weight below 0.01: {tokens}; "
             "the model will not write this format: use objective=auto-trim, or sft"
-        )
-    if fallen is not None:
-        best, now = fallen
-        said["fallen"] = (
-            f"{now:.1%} of the tokens have a competitor above them, at best it was {best:.1%}: the model forgets, or "
-            "the data has changed; auto-trim weighs all tokens alike until it has recovered; if it forgets, a lower "
-            "learning_rate is advised"
         )
     return said
 
@@ -298,8 +305,6 @@ class Telemetry:
             if trainer.args.device.type == "cuda":  # the most any rank has held
                 peak = torch.tensor([torch.cuda.max_memory_allocated()], device=trainer.args.device).double()
                 figures["peak_memory_gib"] = trainer.accelerator.gather(peak).max().item() / 2**30
-            if isinstance(trainer.objective, Adapts):
-                figures |= trainer.objective.figures()
             trainer._total_train_tokens += int(figures.pop("seen_tokens", 0))
             logs.update({name if name in _OF_TRL else PREFIX + name: value for name, value in figures.items()})
             logs["num_tokens"] = trainer._total_train_tokens
@@ -319,9 +324,8 @@ class Telemetry:
             objective = trainer.objective
             weighs = not isinstance(objective, SFT)
             starved = [trainer._tokenizer.decode([token]) for token in sums.starved] if weighs else []
-            fallen = objective.fallen() if isinstance(objective, AutoTrim) and mode == "train" else None
             trims_low = isinstance(objective, TrimSFT | TrimSFTEasy)
-            self._warn_once(warnings_for(figures, sums.band, starved, fallen, trims_low=trims_low, weighs=weighs))
+            self._warn_once(warnings_for(figures, sums.band, starved, trims_low=trims_low, weighs=weighs))
         return figures
 
     def _warn_once(self, warnings: dict[str, str]) -> None:

@@ -23,10 +23,9 @@ from trimsft.data.encode import LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
-from trimsft.objectives import SFT, AutoTrim, Objective
+from trimsft.objectives import SFT, Objective
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_WEIGHTS
-from trimsft.train.callback import AdvanceObjective, fixed_parts
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.compiling import LayerCompiler
@@ -34,7 +33,7 @@ from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry, replace_printers
+from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry, fixed_parts, replace_printers
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
@@ -81,7 +80,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
         telemetry: counts the tokens of each log and warns.
         packed_texts: has texts in rows, and checks that a model keeps them apart.
         layer_compiler: compiles the layers, where settings ask for it.
-        adapting: advances an objective that adapts, with every update.
         length_reports: what truncation costs, by dataset.
     """
 
@@ -147,22 +145,17 @@ class TrimSFTTrainer(AtomicCheckpoints):
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        fixed = fixed_parts(self.train_dataset)
-        if isinstance(chosen, AutoTrim) and not chosen.fixed:
-            chosen = chosen.with_fixed(fixed)
         self.fused_head = _fused_head(self.model, chosen, args)
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
         band = Band(*(getattr(chosen, name, getattr(args, name)) for name in ("margin", "bandwidth")))
-        self.telemetry = Telemetry(self, band, _eos_ids(self.model, self._tokenizer), fixed)
-        self.adapting = AdvanceObjective(chosen)
+        self.telemetry = Telemetry(self, band, _eos_ids(self.model, self._tokenizer), fixed_parts(self.train_dataset))
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
-        self.add_callback(self.adapting)
 
     @property
     def objective(self) -> Objective:
-        """The weights of tokens in the update under way."""
+        """The objective by which the tokens are weighed."""
         return self.fused_head.objective
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
@@ -335,7 +328,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.telemetry.remember()
-        self.adapting.remember(self.model, self.state)
         super()._save_checkpoint(model, trial)
 
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:

@@ -44,13 +44,11 @@ def make_evaluated(
     greedy: str = "1",
     text: str = "I say \\boxed{%s}.",
     problem: str = "%s?",
-    clusters: bool = True,
 ) -> Path:
     """An evaluated run, scored by the real code.
 
     Args:
         answers: one word a sample ("-" abstains); the gold is 1; 7 and 7' say the same.
-        clusters: whether the grades say who voted together.
     """
     where = folder / "eval" / benchmark
     where.mkdir(parents=True)
@@ -66,9 +64,9 @@ def make_evaluated(
         for result, vote in zip(results, [*votes, None], strict=True):
             key = {"problem": name, "sample": -1 if result.greedy else result.sample}
             written = text % result.answer if "%s" in text else text
-            samples.append({**key, "text": written, "tokens": result.tokens})
-            grade = {**key, "status": result.status, "answer": result.answer}
-            grades.append(grade | ({"cluster": vote} if clusters else {}))
+            made = {"seed": 0, "tokens": result.tokens, "finish": "stop", "prompt_sha": ""}
+            samples.append({**key, **made, "text": written})
+            grades.append({**key, "status": result.status, "answer": result.answer, "cluster": vote})
     _lines(where / "samples.jsonl", samples[::-1])
     _lines(where / "grades.jsonl", grades)
     _lines(where / "problems.jsonl", [{"id": name, "problem": problem % name, "answer": "1"} for name in answers])

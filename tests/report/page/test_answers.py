@@ -12,7 +12,7 @@ from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as module
 from trimsft.report.page.answers import votes_of
 from trimsft.report.page.build import write_report
-from trimsft.report.runs import Grade, Written, read_run
+from trimsft.report.runs import Graded, Run
 
 
 @pytest.fixture
@@ -102,23 +102,10 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
 
 
 def test_votes_by_hand(three) -> None:
-    samples = sorted(read_run("Base", three["Base"]).samples("easy", ["e1"]), key=lambda one: one.sample)
-    votes, clusters, recorded = votes_of(samples)
-    assert [sample.sample for sample in samples] == [-1, 0, 1, 2, 3] and recorded
-    assert sorted((vote.answer, vote.size, vote.right, vote.wins) for vote in votes) == [
-        ("1", 1, True, False),
-        ("7", 2, False, True),
-    ]
-    number = [vote.answer for vote in votes].index("7")
-    assert clusters == [None, 1 - number, number, number, None]
-
-
-def test_grades_that_contradict_themselves_are_no_votes() -> None:
-    for grades in ([Grade(answer=None, cluster=3)], [Grade(answer="1", cluster=0), Grade(answer="1", cluster=1)]):
-        samples = [Written("p", number, "t", grade=grade) for number, grade in enumerate(grades)]
-        _, clusters, recorded = votes_of(samples)
-        assert not recorded and set(clusters) == {None if grades[0].answer is None else 0}
-    assert votes_of([]) == ([], [], True)
+    samples = Run("Base", three["Base"]).samples("easy", ["e1"])
+    assert sorted(sample.sample for sample in samples) == [-1, 0, 1, 2, 3]
+    assert sorted(votes_of(samples)) == [("1", 1, True, False), ("7", 2, False, True)]
+    assert votes_of([]) == [] and votes_of([Graded("p", 0, "t", 1, "wrong", "7", None)]) == []
 
 
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:

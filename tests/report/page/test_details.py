@@ -13,7 +13,8 @@ from trimsft.audit.run import Suspect
 from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.build import write_report
-from trimsft.report.page.details import MOST, read_sweep
+from trimsft.report.page.details import MOST
+from trimsft.report.sweep import read_sweep
 
 
 def test_trainings_have_a_panel_for_each_field_and_the_lines_of_their_methods(browser, tmp_path) -> None:

@@ -68,7 +68,6 @@ const sideOfRun = (place, run) => {
   }
   const silent = drawn.filter((sample) => sample[2] === null);
   if (silent.length) column.append(element("div", "votes", element("p", "wrong", `${counted(silent.length, "sample")} without an answer`), ...sampleBlocks(silent)));
-  if (!answers.recorded) column.append(element("p", "note", "This evaluation did not record who voted together: equal answers are grouped by their text."));
   return column;
 };
 

@@ -11,73 +11,68 @@ from typing import Any
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
-from trimsft.evaluate.scores import best_temperature, macros, temperatures_of
+from trimsft.evaluate.scores import best_temperature, temperatures_of
 from trimsft.intervals import Interval
+from trimsft.report.comparison import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.page.answers import default_pair
-from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
-from trimsft.report.runs import Run, in_percent
+from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
 
-Row = tuple[Interval | None, str | None]
-"""A score in percent, and its arrow; None where the run cannot be compared with the reference."""
+Compared = Mapping[str, Mapping[str, Comparison]]
+"""By metric and benchmark (or `AVERAGE`)."""
 
 
 def score_parts(runs: Sequence[Run]) -> dict[str, Any]:
     """Return what the template shows, and the rows of the first screen for the script."""
     scored = [run for run in runs if run.scores]
     benchmarks = in_order({name for run in scored for name in run.scores})
-    metrics = _metrics(scored)
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
+    drawn = min((score.samples for run in scored for score in run.scores.values()), default=0)
+    metrics = {"greedy": "greedy"} if scored else {}
+    if drawn:
+        others = [*(f"T={at:g}" for at in _further(scored)), f"pass@{drawn}", f"majority@{drawn}"]
+        metrics = {f"average@{drawn}": "average", **metrics, **{name: name for name in others}}
     pair = default_pair(runs)
     reference = None if pair is None else runs[pair[0]]
-    compared = {} if reference is None else _compared(reference, scored, benchmarks, list(metrics.values()))
-    means = {run.label: _means(run, benchmarks, list(metrics.values())) for run in scored}
+    compared: dict[str, Compared] = {}
+    for run in scored:
+        if reference and run is not reference:
+            compared[run.label] = _compared(reference, run, benchmarks, list(metrics.values()))
     tables = []
     for shown, metric in metrics.items():
         rows = []
         for run in scored:
-            found = compared.get(run.label, {}).get(metric, {})
-            cells = [*(run.interval_percent(name, metric) for name in benchmarks), means[run.label].get(metric)]
-            marks = [_arrow(found.get(column)) for column in columns]
-            rows.append((visible(run.label), list(zip(cells, marks, strict=False))))
+            marks = [_arrow(compared.get(run.label, {}).get(metric, {}).get(column)) for column in columns]
+            rows.append((visible(run.label), list(zip(_cells(run, benchmarks, metric), marks, strict=True))))
         tables.append({"metric": shown, "rows": rows})
+    differences = [
+        (visible(label), [by_metric.get(metric, {}).get(columns[-1]) for metric in metrics.values()])
+        for label, by_metric in compared.items()
+        if by_metric
+    ]
     return {
         "tables": tables,
         "columns": [visible(name) for name in columns],
         "over": f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else visible("".join(benchmarks)),
         "reference": reference and visible(reference.label),
-        "differences": [
-            (visible(label), [by_metric.get(metric, {}).get(columns[-1]) for metric in metrics.values()])
-            for label, by_metric in compared.items()
-        ],
-        "notes": _notes(scored, runs, benchmarks),
+        "differences": differences,
+        "notes": [visible(note) for note in _notes(scored, runs, benchmarks)],
         "rows": [*_first_screen(tables), *_at_best(reference, benchmarks)],
         "temperatures": _over_temperature(scored, benchmarks),
-        "drawn": min((score.samples for run in scored for score in run.scores.values()), default=0),
+        "drawn": drawn,
     }
 
 
-def _metrics(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the metrics by the name they are shown with, for as many samples as all runs have."""
-    if not runs:
-        return {}
-    drawn = min(score.samples for run in runs for score in run.scores.values())
-    greedy = {"greedy": "greedy"}
-    if not drawn:
-        return greedy
-    further = [f"T={at:g}" for at in _further(runs)]
-    others = [*further, f"pass@{drawn}", f"majority@{drawn}"]
-    return {f"average@{drawn}": "average", **greedy, **{name: name for name in others}}
+def _cells(run: Run, benchmarks: Sequence[str], metric: str) -> list[Interval | None]:
+    """Return a metric in percent on each benchmark, and its mean where there are several."""
+    cells = [run.interval_percent(name, metric) for name in benchmarks]
+    return cells if len(benchmarks) < 2 else [*cells, run.mean_intervals_percent(benchmarks, [metric]).get(metric)]
 
 
 def _further(runs: Sequence[Run]) -> list[float]:
     """Return the temperatures at which all runs were sampled on all benchmarks, beside that of the samples."""
     sampled = [set(score.at_temperature) for run in runs for score in run.scores.values()]
     return sorted(set.intersection(*sampled)) if sampled else []
-
-
-def _means(run: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> Mapping[str, Interval]:
-    return run.mean_intervals_percent(benchmarks, metrics) if len(benchmarks) > 1 else {}
 
 
 def _first_screen(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -98,32 +93,18 @@ def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str,
     if reference is None or reference.objective != "sft" or not _further([reference]):
         return []
     best = best_temperature(list(reference.scores.values()))
-    if not (one := _over(reference, [best], benchmarks).get(best)):
-        return []
-    return [{
-        "label": visible(f"{reference.label} at T={best:g}"),
-        "best": f"{best:g}" if best else "0 (greedy)",
-        "sampled": [one.value, one.low, one.high],
-        "greedy": None,
-        "marks": [None, None],
-    }]  # fmt: skip
-
-
-def _over(run: Run, temperatures: Sequence[float], benchmarks: Sequence[str]) -> dict[float, Interval]:
-    """Return the mean over all benchmarks at each temperature; nothing where the run lacks a benchmark."""
-    if not set(benchmarks) <= set(run.scores):
-        return {}
-    means = macros([run.scores[name] for name in benchmarks], [f"T={at:g}" for at in temperatures])
-    return {at: in_percent(one) for at, one in zip(temperatures, means.values(), strict=True)}
+    one = _cells(reference, benchmarks, f"T={best:g}")[-1]
+    row = {"label": visible(f"{reference.label} at T={best:g}"), "best": f"{best:g}" if best else "0 (greedy)"}
+    return [row | {"sampled": [one.value, one.low, one.high], "greedy": None, "marks": [None, None]}] if one else []
 
 
 def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:
     """Return the chart of accuracy over temperature; 0 is the greedy answer."""
     lines = {}
     for run in runs if _further(runs) else ():
-        known = temperatures_of(list(run.scores.values()))
-        if means := _over(run, known, benchmarks):
-            lines[visible(run.label)] = [[at, round(one.value, 2)] for at, one in means.items()]
+        known = {at: _cells(run, benchmarks, f"T={at:g}")[-1] for at in temperatures_of(list(run.scores.values()))}
+        if points := [[at, round(one.value, 2)] for at, one in known.items() if one]:
+            lines[visible(run.label)] = points
     title = "Right answers over the sampling temperature (0: greedy)"
     return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
 
@@ -131,54 +112,29 @@ def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[di
 # ---- every run against the reference
 
 
-def _compared(
-    reference: Run, runs: Sequence[Run], benchmarks: Sequence[str], metrics: Sequence[str]
-) -> dict[str, dict[str, dict[str, Comparison]]]:
-    """Return by run, metric and benchmark (or `AVERAGE`) the difference from the reference, where it can be had."""
-    alike: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        if run is not reference:
-            alike.setdefault(_comparable(reference, run, benchmarks, metrics), []).append(run)
-    compared: dict[str, dict[str, dict[str, Comparison]]] = {}
-    for (shared, known), group in alike.items():
-        if not shared or not known:
-            continue
-        scores = {run.label: [run.scores[name] for name in shared] for run in (reference, *group)}
-        names = [(reference.label, run.label) for run in group]
-        found = compare_pairs([(scores[a], scores[b]) for a, b in names], known, names=names)
-        # without all benchmarks of the page, a mean would pass for that of all
-        kept = {*shared, *([AVERAGE] if len(shared) == len(benchmarks) else [])}
-        for run, by_metric in zip(group, found, strict=True):
-            compared[run.label] = {
-                metric: {one.benchmark: one for one in row if one.benchmark in kept}
-                for metric, row in by_metric.items()
-            }
-    return compared
-
-
-def _comparable(a: Run, b: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> tuple[Any, ...]:
-    """Return the benchmarks that asked both the same problems and graded both alike, and the metrics both have."""
+def _compared(a: Run, b: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> Compared:
+    """Return the differences of b from a on benchmarks that asked both the same problems and graded both alike."""
     shared = []
     for name in benchmarks:
-        if name not in a.scores or name not in b.scores:
-            continue
-        asked = [{problem.problem for problem in run.scores[name].per_problem} for run in (a, b)]
-        same_grader = a.recorded[name].grader == b.recorded[name].grader
-        if asked[0] == asked[1] and same_grader and content_conflict(a, b, name) is None:
-            shared.append(name)
-    known = [
-        metric
-        for metric in metrics
-        if all(run.interval_percent(name, metric) is not None for run in (a, b) for name in shared)
-    ]
-    return tuple(shared), tuple(known)
+        if name in a.scores and name in b.scores:
+            asked = [{problem.problem for problem in run.scores[name].per_problem} for run in (a, b)]
+            same_grader = a.recorded[name].grader == b.recorded[name].grader
+            if asked[0] == asked[1] and same_grader and content_conflict(a, b, name) is None:
+                shared.append(name)
+    known = [one for one in metrics if all(one in run.scores[name].metrics for run in (a, b) for name in shared)]
+    if not shared or not known:
+        return {}
+    pair = ([a.scores[name] for name in shared], [b.scores[name] for name in shared])
+    # without all benchmarks of the page, a mean would pass for that of all
+    kept = {*shared, *([AVERAGE] if len(shared) == len(benchmarks) else [])}
+    (by_metric,) = compare_pairs([pair], known, names=[(a.label, b.label)])
+    return {metric: {one.benchmark: one for one in row if one.benchmark in kept} for metric, row in by_metric.items()}
 
 
 def _arrow(comparison: Comparison | None) -> str | None:
-    if comparison is None:
-        return None
-    if not comparison.significant:
-        return ""
+    """Return the mark of a difference, empty where it is not significant; None where there is no comparison."""
+    if comparison is None or not comparison.significant:
+        return None if comparison is None else ""
     return " ↑" if comparison.difference.value > 0 else " ↓"
 
 
@@ -195,8 +151,7 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
     if len(graders) > 1:
         notes.append(f"Not all were graded alike ({', '.join(graders)}): what differs may be the grader.")
     for run in scored:
-        lacking = [name for name in benchmarks if name not in run.scores]
-        if lacking:
+        if lacking := [name for name in benchmarks if name not in run.scores]:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")
     notes += [*other_graders(runs).values(), *notes_of_graders(runs)]
     first, *others = scored
@@ -208,4 +163,4 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
         if clashes := [name for name in shared if content_conflict(first, run, name) is not None]:
             where = ", ".join(clashes)
             notes.append(f"{run.label} was asked other problems than {first.label} under the same ids: {where}.")
-    return [visible(note) for note in notes]
+    return notes

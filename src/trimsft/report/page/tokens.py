@@ -30,7 +30,6 @@ from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
 from trimsft.grading.steps import arithmetic_steps
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
-from trimsft.report.course import ENDED
 from trimsft.report.runs import Run, base_of
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
@@ -230,8 +229,6 @@ def _weigher(run: Run, parameters: Mapping[str, float], objectives: Sequence[str
 
 
 def _made(name: str, parameters: Mapping[str, float]) -> Objective:
-    if name == "auto-trim":
-        return ENDED
     return objective_of(name, parameters) if name in PAPER_OBJECTIVES else make_objective(name)
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from trimsft.errors import UsageError
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from torch import Tensor
 
 
@@ -56,46 +54,6 @@ class WeighsTokens(Protocol):
     """An objective: `weights` is pure, elementwise and never differentiated."""
 
     def weights(self, tokens: TokenStats) -> Tensor: ...
-
-
-@runtime_checkable
-class Adapts(WeighsTokens, Protocol):
-    """An objective that follows the training. It is as pure as the others: what it has seen is part of its value,
-    and each step makes a new objective.
-
-    Within an update its weights do not change, so micro-batches and ranks may come in any number and order:
-
-        for each micro-batch:  objective = objective.observe(tokens)
-        after the update:      objective = objective.advance(progress)
-    """
-
-    @property
-    def seen(self) -> Tensor | None:
-        """Sums over the tokens observed since the last `advance`; they add up over micro-batches and ranks."""
-        ...
-
-    def observe(self, tokens: TokenStats) -> Self:
-        """The objective after one more micro-batch of the update."""
-        ...
-
-    def advance(self, progress: float, seen: Tensor | None = None) -> Self:
-        """The objective of the next update.
-
-        Args:
-            progress: how much of the training is done, in [0, 1].
-            seen: what was observed, summed over all ranks; by default `self.seen`.
-        """
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """What it has learned so far, as plain numbers; `load_state_dict` restores it exactly."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> Self: ...
-
-    def figures(self) -> dict[str, float]:
-        """What a person should see of its state, by name; reading them waits for the device."""
-        ...
 
 
 Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"

@@ -12,8 +12,8 @@ from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval, make_telemetry
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.report.analysis import write_analysis
-from trimsft.report.figures import style
+from trimsft.report import figures
+from trimsft.report.run_tables import write_analysis
 from trimsft.study import paper
 from trimsft.study.paper_tables import write_paper_tables
 from trimsft.tables import escape_markdown
@@ -52,14 +52,11 @@ def test_every_table_and_figure_is_there(analysed: Path) -> None:
     tables = {path.stem for path in (analysed / "tables").glob("*.csv")}
     assert tables == {
         *("weight_diagnostics", "gradient_mass", "token_categories", "confidence", "objectives", "scores"),
-        *("categories_by_run", "positions", "ends", "examples", "calibration", "endings", "movement"),
+        *("categories_by_run", "positions", "calibration", "endings", "movement"),
         "paper_disagreements",
     }
     drawn = {path.stem for path in (analysed / "figures").glob("*.csv")}
-    assert drawn == {
-        *("weighting_functions", "gap_distribution", "categories", "effective_ratio", "reliability"),
-        *("positions", "movement", "sampling"),
-    }
+    assert drawn == {*("gap_distribution", "gradient_by_gap", "categories", "effective_ratio", "sampling")}
     suffixes = {".svg", ".pdf", ".png", ".csv"}
     assert all({path.suffix for path in (analysed / "figures").glob(f"{name}.*")} == suffixes for name in drawn)
     index = (analysed / "tables" / "README.md").read_text(encoding="utf-8")
@@ -95,29 +92,22 @@ def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
     row = read(analysed, "confidence")[0]
     assert float(row["median_gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
     assert float(read(analysed, "movement")[1]["gap_change"]) == pytest.approx(2, abs=1e-4)
-    examples = read(analysed, "examples")
-    assert sorted(int(example["example"]) for example in examples) == [0, 1]
-    assert float(examples[0]["trimmed_mass"]) >= float(examples[1]["trimmed_mass"])
     assert [row["ended"] for row in read(analysed, "endings")] == ["2", "2", "2"]
 
 
 @pytest.fixture
 def _only_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for tests that look at tables: of figures their numbers."""
-    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 @pytest.mark.usefixtures("_only_numbers")
-def test_a_training_is_drawn_and_auto_trim_weighs_as_it_ended(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "one.parquet", TEXTS)
-    auto = make_telemetry(tmp_path / "auto", "auto-trim", gate=[1.0, 0.25], exponent=[1.0, 2.0])
-    write_analysis(tmp_path / "out", {"Base": table, "AutoTrim": auto}, objectives=("auto-trim",))
+def test_a_training_is_drawn(tmp_path: Path) -> None:
+    auto = make_telemetry(tmp_path / "auto", "auto-trim", skipped=[0.0, 0.25])
+    write_analysis(tmp_path / "out", {"AutoTrim": auto})
     with (tmp_path / "out" / "figures" / "training.csv").open(encoding="utf-8", newline="") as file:
-        logged = [(row["run"], int(row["step"]), float(row["gate"])) for row in csv.DictReader(file)]
-    assert logged == [("AutoTrim", 1, 1.0), ("AutoTrim", 2, 0.25)]
-    (row,) = [row for row in read(tmp_path / "out", "objectives") if row["objective"] == "auto-trim"]
-    p = np.exp(-read_token_table(table)["nll"].astype(np.float64))
-    assert float(row["mean_weight"]) == pytest.approx(np.mean(0.25 + 0.75 * p**2), abs=1e-4)  # shown with four digits
+        logged = [(row["run"], int(row["step"]), float(row["skipped"])) for row in csv.DictReader(file)]
+    assert logged == [("AutoTrim", 1, 0.0), ("AutoTrim", 2, 0.25)]
 
 
 @pytest.mark.usefixtures("_only_numbers")
@@ -140,9 +130,8 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "tables" / "movement.md").exists()
     assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
     beside = "not to be compared with it: Other\\|data."
-    for name in ("confidence", "objectives", "categories_by_run", "positions", "ends", "calibration", "endings"):
+    for name in ("confidence", "objectives", "categories_by_run", "positions", "calibration", "endings"):
         assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
-    assert beside not in (tmp_path / "out" / "tables" / "examples.md").read_text(encoding="utf-8")
     assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
     categories = (tmp_path / "out" / "tables" / "token_categories.md").read_text(encoding="utf-8")
     assert "margin 1, bandwidth 1, as in the paper's table, whatever the report's are" in categories
@@ -157,7 +146,7 @@ def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
     tables = {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")}
     assert tables == {"scores", "paper_disagreements"}
     with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
-        drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8"]
+        drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8, %"]
     assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
     listed = [row["benchmark"] for row in read(tmp_path / "out", "scores") if row["run"] == "one"]
     assert list(dict.fromkeys(listed)) == ["amc", "lab-hard", "aaa", "zzz", "mean of aaa, amc, lab-hard, zzz"]

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from trimsft.objectives.base import TokenStats, require_number, without
-from trimsft.objectives.following import FollowsNumber
+from trimsft.objectives.token_stats import TokenStats, require_number, without
+from trimsft.options import unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,35 +98,53 @@ class InfoSFT:
 
 
 @dataclass(frozen=True)
-class TALR(FollowsNumber):
-    """w = max(exp(-nll / tau), floor) = max(p^(1/tau), floor): the more the batch costs, the milder the weights.
+class TALR:
+    """w = max(exp(-nll / tau), floor) = max(p^(1/tau), floor): the higher the temperature tau, the milder the weights.
 
-    The paper sets tau at each update to the median, over the batch, of the sequences' mean nll. A weight here sees one
-    token, so tau is the mean nll of the tokens of the update before; until the first one has ended it is 1. With
-    `temperature` tau is fixed.
+    The paper's tau follows the batch: it is the median, over the batch, of the sequences' mean nll. Here tau is fixed,
+    so that a weight depends on nothing but its token.
 
     *SFT Doesn't Always Hurt General Capabilities: Revisiting Domain-Specific Fine-Tuning in LLMs* (2025,
     arXiv:2509.20758): Token-Adaptive Loss Reweighting.
     """
 
-    temperature: float | None = None
+    temperature: float = 1.0
     floor: float = 0.01
-    name: ClassVar[str] = "tau"
-    start: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        if self.temperature is not None:
-            require_number(self, "temperature", above=0)
+        require_number(self, "temperature", above=0)
         require_number(self, "floor", at_least=0, below=1)
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        tau = self.value if self.temperature is None else self.temperature
-        return (-tokens.nll / tau).exp().clamp(min=self.floor)
+        return (-tokens.nll / self.temperature).exp().clamp(min=self.floor)
 
-    def sums(self, tokens: TokenStats) -> Tensor:
-        import torch
 
-        return torch.stack([tokens.nll.sum(), tokens.nll.new_full((), len(tokens))])
+@dataclass(frozen=True)
+class SAFT:
+    """w = (1 - alpha) + alpha p (linear), p^alpha (geometric) or p / (alpha + (1 - alpha) p) (harmonic), at least 1e-8.
 
-    def statistic(self, seen: Tensor) -> Tensor:
-        return (seen[0] / seen[1].clamp(min=1)).clamp(min=1e-6)  # a batch that costs nothing would divide by 0
+    In every form alpha 0 is SFT and alpha 1 is DFT. The defaults are those of the published configuration of the
+    linear form; that of the other two has alpha 0.5.
+
+    *Spectrum-Adaptive Fine-Tuning* (ICML 2026); formulas as in the authors' code.
+    """
+
+    alpha: float = 1.0
+    form: str = "linear"
+    forms: ClassVar[tuple[str, ...]] = ("linear", "geometric", "harmonic")
+
+    def __post_init__(self) -> None:
+        require_number(self, "alpha", at_least=0)
+        if self.form not in self.forms:
+            raise unknown_name("form", self.form, self.forms)
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        alpha, prob = self.alpha, tokens.prob
+        if self.form == "linear":
+            weights = (1 - alpha) + alpha * prob
+        elif self.form == "geometric":
+            weights = (-alpha * tokens.nll).exp()
+        else:
+            # alpha / p + (1 - alpha), without infinity, which alpha 0 would make NaN of
+            weights = 1 / (1 + alpha * tokens.nll.expm1().clamp(max=1e30))
+        return weights.clamp(1e-8, 10)

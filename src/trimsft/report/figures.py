@@ -1,0 +1,375 @@
+"""Figures of weights, tokens and trainings; those of scores are in `score_figures`. Matplotlib is imported to draw.
+
+    weighting_functions().save("docs/figures/weighting_functions.svg")
+    gap_distribution({"Base": table}, margin=1.5, bandwidth=0.8).save("figures/gap_distribution.svg")
+
+Each function returns a `Drawing`; saved it is files of one name: .svg, .pdf, .png, and .csv with what is drawn. Methods
+have the lines of `trimsft.report.colours`. `python -m trimsft.report.figures FOLDER` draws those that need no run.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trimsft.data.visible import visible
+from trimsft.intervals import Interval
+from trimsft.objectives import (
+    OBJECTIVES,
+    PAPER_OBJECTIVES,
+    SFT,
+    BuiltinObjective,
+    Objective,
+    TokenStats,
+    TrimSFT,
+    TrimSFTEasy,
+    TrimSFTHard,
+    display_name,
+    make_objective,
+)
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
+from trimsft.runs.files import write_whole
+from trimsft.runs.records import TelemetryLine, figures_of
+from trimsft.tables import csv_of
+from trimsft.tokens.statistics import PAPER_SETTINGS, by_category, density, effective_ratio_grid, range_of, weights_of
+from trimsft.tokens.table import TokenTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from torch import Tensor
+
+Spread = tuple[float, float, float]  # value, low and high end of its interval; equal where there is none
+
+GREY, BLUE, AMBER = NEUTRAL, METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
+COLUMN = 3.3  # inches
+PAGE = 2 * COLUMN
+LETTER = 0.057  # inches that a letter takes, at most
+STYLE: dict[Any, Any] = {
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.labelpad": 2.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.2,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "trimsft",  # equal curves, equal file
+}
+UNFRAMED: dict[Any, Any] = {**STYLE, "axes.spines.left": False, "axes.spines.bottom": False}
+PRINT_FORMATS = (".svg", ".pdf", ".png")
+_METADATA: dict[str, dict[str, Any]] = {
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".png": {"Software": None},
+}
+_GAP = r"logit gap $\Delta$ (gold $-$ strongest competitor)"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the numbers that it shows."""
+
+    figure: Figure
+    style: Mapping[Any, Any]
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+
+    def with_data(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Drawing:
+        return replace(self, header=header, rows=list(rows))
+
+    def save(self, path: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
+        """Write the figure in each format (`PRINT_FORMATS` by default) and its numbers; return the files."""
+        import matplotlib
+
+        contents: dict[str, bytes] = {}
+        with matplotlib.rc_context(dict(self.style)):
+            for suffix in PRINT_FORMATS if formats is None else formats:
+                if not contents:  # ticks may change with the first layout, and the space they need with them
+                    self.figure.draw_without_rendering()
+                file = io.BytesIO()
+                self.figure.savefig(file, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
+                self.figure.set_layout_engine("none")  # the first format has settled it
+                contents[suffix] = file.getvalue()
+        contents[".csv"] = csv_of(self.header, self.rows)
+        return [write_whole(Path(path).with_suffix(suffix), content) for suffix, content in contents.items()]
+
+
+@contextmanager
+def drawing(width: float, height: float, style: Mapping[Any, Any] = STYLE) -> Iterator[Drawing]:
+    """Yield an empty figure of this size in inches; what is drawn within has the style."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(dict(style)):
+        yield Drawing(Figure(figsize=(width, height), layout="constrained"), style)
+
+
+def spread_percent(interval: Interval) -> Spread:
+    """Return the interval of a share in percent."""
+    return 100 * interval.value, 100 * interval.low, 100 * interval.high
+
+
+def draw_line(axes: Axes, x: Any, y: Any, label: str, line: Line, *, marker: bool = True) -> Line2D:
+    (drawn,) = axes.plot(x, y, label=label, color=line.colour, marker=line.marker if marker else "")
+    drawn.set_dashes(line.dashes or (1, 0))
+    return drawn
+
+
+def plain(label: str) -> str:
+    """Return a label letter by letter: no formulas, not left out for its underscore, nothing that no SVG may hold."""
+    shown = visible(label).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def shown(label: str) -> str:
+    """Return a run as legends call it: the name of its method where the label spells one."""
+    return plain(name_of(label))
+
+
+def legend_below(figure: Figure, axes: Axes, *, last: str | None = None) -> None:
+    """Draw one legend for all panels, in as many columns as its longest label leaves room for."""
+    entries = list(zip(*axes.get_legend_handles_labels(), strict=True))
+    entries.sort(key=lambda entry: entry[1] == last)
+    longest = max(len(label) for _, label in entries)
+    columns = max(1, int(figure.get_figwidth() / (0.45 + LETTER * longest)))
+    handles, labels = zip(*entries, strict=True)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+# ---- weights
+
+
+def tokens_at(gaps: Tensor) -> TokenStats:
+    """Return a token for each gap, with the competitor as the only other one: p = sigmoid(gap)."""
+    import torch
+    from torch.nn import functional as F
+
+    gold = torch.zeros_like(gaps, dtype=torch.int64)
+    nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
+    entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
+    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold)
+
+
+def weighting_functions() -> Drawing:
+    """Draw Figure 1 of the paper: the weight of a token against its gap, for margins and bandwidths and half trims."""
+    import torch
+
+    gaps = torch.linspace(-4, 8, 481)
+    settings = [(1.5, 0.8), (0.0, 0.8), (3.0, 0.8), (1.5, 2.0)]
+    bands: dict[str, tuple[str, BuiltinObjective, Line]] = {
+        f"trim_m{m:g}_tau{tau:g}": (rf"$m={m:g},\ \tau={tau:g}$", TrimSFT(m, tau), line)
+        for (m, tau), line in zip(settings, VALUE_LINES, strict=True)
+    }
+    halves: dict[str, tuple[str, BuiltinObjective, Line]] = {
+        "trim_m1.5_tau0.8": ("TrimSFT", TrimSFT(1.5, 0.8), METHOD_LINES["trim"]),
+        "trim_e_m1.5_tau0.8": ("TrimSFT-E", TrimSFTEasy(1.5, 0.8), METHOD_LINES["trim-e"]),
+        "trim_h_m1.5_tau0.8": ("TrimSFT-H", TrimSFTHard(1.5, 0.8), METHOD_LINES["trim-h"]),
+    }
+    sft: dict[str, tuple[str, BuiltinObjective, Line]] = {"sft": ("SFT", SFT(), Line(AMBER, ""))}
+    columns: dict[str, list[float]] = {}
+    with drawing(6.0, 2.6) as drawn:
+        panels = drawn.figure.subplots(1, 2, sharey=True)
+        titles = ("TrimSFT: margin and bandwidth", r"Half trims at $m=1.5,\ \tau=0.8$")
+        for axes, title, curves in zip(panels, titles, ({**sft, **bands}, {**sft, **halves}), strict=True):
+            for column, (label, objective, line) in curves.items():
+                columns[column] = objective.weights(tokens_at(gaps)).tolist()
+                curve = draw_line(axes, gaps, columns[column], label, line, marker=False)
+                if label in ("SFT", "TrimSFT"):  # others run along them
+                    curve.set(linewidth=4.5, alpha=0.4, zorder=1)
+            axes.set(xlabel=_GAP, xlim=(-4, 8), ylim=(-0.03, 1.06))
+            axes.set_title(title, loc="left")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=2)
+        panels[0].set_ylabel("token weight $w$")
+        return drawn.with_data(["gap", *columns], zip(gaps.tolist(), *columns.values(), strict=True))
+
+
+def weight_curves(groups: Mapping[str, Mapping[str, Objective]]) -> Drawing:
+    """Draw the weights of objectives by label over the gap and over the probability; a row of panels for each group."""
+    import torch
+
+    from trimsft.head.problem import weigh
+
+    gaps = torch.linspace(-8, 8, 641)
+    axis = {_GAP: gaps, "probability of the gold token": gaps.sigmoid()}
+    columns: dict[str, list[float]] = {}
+    with drawing(PAGE, 2.7 * len(groups)) as drawn:
+        rows = drawn.figure.subplots(len(groups), 2, sharey="row", squeeze=False)
+        for panels, (title, objectives) in zip(rows, groups.items(), strict=True):
+            for label, line in lines_of(objectives).items():
+                columns[label] = weigh(objectives[label], tokens_at(gaps)).tolist()
+                for axes, (name, x) in zip(panels, axis.items(), strict=True):
+                    curve = draw_line(axes, x, columns[label], shown(label), line, marker=False)
+                    if label in ("SFT", "TrimSFT"):  # others run along them
+                        curve.set(linewidth=4.5, alpha=0.4, zorder=1)
+                    axes.set(xlabel=name, xlim=(round(float(x[0])), round(float(x[-1]))))
+            panels[0].set_title(title, loc="left")
+            panels[0].set(ylabel="token weight $w$", xticks=range(-8, 9, 4))
+            panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+        data = zip(gaps.tolist(), gaps.sigmoid().tolist(), *columns.values(), strict=True)
+        return drawn.with_data(["gap", "probability", *columns], data)
+
+
+def objective_curves() -> Drawing:
+    """Draw the weights of all objectives, the paper's and the others."""
+    groups: dict[str, dict[str, Objective]] = {"The paper's": {}, "Others": {}}
+    for name in OBJECTIVES:
+        group = groups["The paper's" if name in PAPER_OBJECTIVES else "Others"]
+        group[display_name(name)] = make_objective(name)
+    return weight_curves(groups)
+
+
+# ---- tokens
+
+_POINTS = 400
+MARGINS, BANDWIDTHS = np.linspace(-2, 10, 49), np.geomspace(0.1, 8, 40)
+
+
+def gap_distribution(
+    tables: Mapping[str, TokenTable], *, margin: float, bandwidth: float, objectives: Objectives | None = None
+) -> Drawing:
+    """Draw Figure 4: the density of the gaps of each run; the band is shaded."""
+    gaps = {label: table["gap"] for label, table in tables.items()}
+    grid = np.linspace(*range_of(list(gaps.values())), _POINTS)
+    densities = {label: density(values, grid) for label, values in gaps.items()}
+    with drawing(COLUMN, 2.5) as drawn:
+        axes = drawn.figure.subplots()
+        axes.axvspan(margin - bandwidth, margin + bandwidth, color=BLUE, alpha=0.1, linewidth=0)
+        where: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "color": BLUE}
+        axes.annotate(r"$m \pm \tau$", (margin, 1), **where)
+        for label, line in lines_of(densities, objectives).items():
+            draw_line(axes, grid, densities[label], f"{shown(label)}, n = {len(gaps[label]):,}", line, marker=False)
+        axes.set(xlim=(grid[0], grid[-1]), xlabel=_GAP, ylabel="density of the tokens")
+        axes.set_ylim(bottom=0)
+        legend_below(drawn.figure, axes)
+        rows = zip(grid.tolist(), *(values.tolist() for values in densities.values()), strict=True)
+        return drawn.with_data(["gap", *densities], rows)
+
+
+def gradient_by_gap(name: str, table: TokenTable, weighing: Mapping[str, Objective]) -> Drawing:
+    """Draw the percent of each objective's gradient that tokens of each gap get."""
+    low, high = range_of([table["gap"]])
+    edges = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), 41))  # fine around 0, where objectives differ
+    gap = np.clip(table["gap"].astype(np.float64), edges[0], edges[-1])
+    shares = {}
+    for label, objective in weighing.items():
+        mass = weights_of(objective, table) * table["gradient_norm"]
+        sums, _ = np.histogram(gap, edges, weights=mass)
+        shares[label] = 100 * sums / (mass.sum() or 1)
+    with drawing(COLUMN, 2.5) as drawn:
+        axes = drawn.figure.subplots()
+        for label, line in lines_of(shares).items():
+            axes.stairs(shares[label], np.arcsinh(edges), label=shown(label), color=line.colour, linewidth=1.1)
+        ticks = [tick for tick in (-30, -10, -3, -1, 0, 1, 3, 10, 30) if low <= tick <= high]
+        axes.set_xticks(np.arcsinh(ticks), [str(tick) for tick in ticks])
+        axes.set(xlabel=_GAP, ylabel="percent of the gradient", ylim=(0, None))
+        axes.set_title(f"{plain(name)}, n = {len(table):,} tokens", loc="left")
+        legend_below(drawn.figure, axes)
+        rows = zip(edges[:-1].tolist(), edges[1:].tolist(), *(one.tolist() for one in shares.values()), strict=True)
+        return drawn.with_data(["from", "to", *shares], rows)
+
+
+def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
+    """Draw R_eff over the plane, with lines of equal height; this setting and the paper's are marked."""
+    ratios = effective_ratio_grid(table["gap"], MARGINS.tolist(), BANDWIDTHS.tolist())
+    with drawing(COLUMN, 2.9) as drawn:
+        axes = drawn.figure.subplots()
+        look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "gouraud", "rasterized": True}
+        colours = axes.pcolormesh(MARGINS, BANDWIDTHS, ratios, **look)
+        axes.set_yscale("log")
+        levels = [level for level in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9) if ratios.min() < level < ratios.max()]
+        if levels:
+            shades = ["white" if level < 0.5 else "black" for level in levels]  # dark on the bright part
+            lines = axes.contour(MARGINS, BANDWIDTHS, ratios, levels=levels, colors=shades, linewidths=0.7)
+            axes.clabel(lines, fmt="%g", fontsize=6.5)
+        mark: dict[str, Any] = {"linestyle": "", "clip_on": True, "color": "white", "markeredgecolor": "black"}
+        theirs = [(m, tau) for m, tau in PAPER_SETTINGS if (m, tau) != (margin, bandwidth)]
+        axes.plot(*zip(*theirs, strict=True), marker="o", label="settings of the paper's tables", **mark)
+        label = rf"$m={margin:g}$, $\tau={bandwidth:g}$"
+        axes.plot(margin, bandwidth, label=label, **{**mark, "marker": "*", "markersize": 8})
+        ticks = (0.1, 0.2, 0.5, 1, 2, 5)
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks([], minor=True)
+        axes.set(xlim=(MARGINS[0], MARGINS[-1]), ylim=(BANDWIDTHS[0], BANDWIDTHS[-1]))
+        axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
+        drawn.figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
+        legend_below(drawn.figure, axes)
+        rows = (
+            [float(MARGINS[column]), float(BANDWIDTHS[row]), float(ratio)]
+            for (row, column), ratio in np.ndenumerate(ratios)
+        )
+        return drawn.with_data(["margin", "bandwidth", "effective_ratio"], rows)
+
+
+Shares = Mapping[str, tuple[float, float, float]]
+"""By category, percent of the tokens, of SFT's and of TrimSFT's gradient mass."""
+
+
+def category_bars(table: TokenTable, paper: Shares, *, margin: float, bandwidth: float) -> Drawing:
+    """Draw percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's beside them."""
+    groups = by_category(table, margin=margin, bandwidth=bandwidth)
+    ours = {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
+    sources: dict[str, Shares] = {"ours": ours, "paper": {name: paper[name] for name in ours}}
+    kinds = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
+    with drawing(PAGE, 2.4) as drawn:
+        panels = drawn.figure.subplots(1, 2, sharex=True, sharey=True)
+        titles = (f"this model, n = {len(table):,} tokens", "the paper's")
+        for axes, title, shares in zip(panels, titles, sources.values(), strict=True):
+            for number, (label, colour) in enumerate(kinds):
+                at = np.arange(len(shares)) + (number - 1) * 0.27
+                values = [row[number] for row in shares.values()]
+                bars = axes.barh(at, values, 0.24, color=colour, label=label)
+                # some are next to nothing, which is not nothing
+                texts = ["< 0.1" if 0 < value < 0.05 else f"{value:.1f}" for value in values]
+                axes.bar_label(bars, texts, padding=2.5, fontsize=6)
+            axes.set_title(title, loc="left")
+            axes.set_xlabel(rf"percent of the tokens, or of the gradient ($m={margin:g}$, $\tau={bandwidth:g}$)")
+            axes.margins(x=0.12)
+        panels[0].set_yticks(range(len(ours)), [plain(name) for name in ours])
+        panels[0].invert_yaxis()
+        legend_below(drawn.figure, panels[0])
+        rows = [[source, name, *values] for source, shares in sources.items() for name, values in shares.items()]
+        return drawn.with_data(["source", "category", "tokens", "sft_mass", "trim_mass"], rows)
+
+
+# ---- trainings
+
+
+def training_curves(runs: Mapping[str, Sequence[TelemetryLine]], objectives: Objectives | None = None) -> Drawing:
+    """Draw the telemetry of each run over its steps; without the loss, whose weights differ between objectives."""
+    labels = figures_of(TelemetryLine, "label")
+    panels = [name for name in figures_of(TelemetryLine, "figure") if name != "loss"]
+    with drawing(7.2, 1.8 * -(-len(panels) // 4)) as drawn:
+        places = list(drawn.figure.subplots(-(-len(panels) // 4), 4, squeeze=False).flat)
+        for axes in places:
+            axes.set_visible(False)
+        for axes, field in zip(places, panels, strict=False):
+            for label, line in lines_of(runs, objectives).items():
+                values = [(one.step, getattr(one, field)) for one in runs[label] if getattr(one, field) is not None]
+                draw_line(axes, [at for at, _ in values], [y for _, y in values], shown(label), line, marker=False)
+                axes.set_visible(axes.get_visible() or bool(values))
+            axes.set_title(labels[field], loc="left")
+            axes.set_xlabel("step")
+        legend_below(drawn.figure, places[0])
+        rows = ([label, one.step, *(getattr(one, name) for name in panels)] for label in runs for one in runs[label])
+        return drawn.with_data(["run", "step", *panels], rows)
+
+
+if __name__ == "__main__":
+    for draw in (weighting_functions, objective_curves):
+        draw().save(Path(sys.argv[1]) / f"{draw.__name__}.svg", (".svg", ".png"))

@@ -1,0 +1,249 @@
+"""Figures of scores: dots with intervals, and scores against what was varied (Figure 3 of the paper, sweeps).
+
+score_dots({"average@8, %": {"gsm8k": {"SFT": (29.8, 28.1, 31.4)}}}).save("figures/scores.svg")
+ablation_curves({(1.0, 0.5): (29.8, 28.1, 31.4), ...}, baseline=15.5)
+field_curves({"TrimSFT": {1e-4: (29.8, 28.1, 31.4), ...}, "SFT": {...}}, field="learning_rate")
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trimsft.report.colours import VALUE_LINES, Line, Objectives, lines_of
+from trimsft.report.figures import (
+    AMBER,
+    COLUMN,
+    GREY,
+    LETTER,
+    PAGE,
+    UNFRAMED,
+    Drawing,
+    Spread,
+    draw_line,
+    drawing,
+    legend_below,
+    plain,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BARS = "bars: 95 % intervals"
+Scores = Mapping[tuple[float, float], Spread]
+"""By (margin, bandwidth)."""
+_LABELS = {"margin": "margin $m$", "bandwidth": r"bandwidth $\tau$", "gamma": r"$\gamma$"}
+
+
+def score_dots(
+    metrics: Mapping[str, Mapping[str, Mapping[str, Spread]]],
+    objectives: Objectives | None = None,
+    *,
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+) -> Drawing:
+    """Draw metric -> benchmark -> run -> value with its interval, a panel for each metric; the paper's as diamonds."""
+    runs = list(dict.fromkeys(run for panel in metrics.values() for dots in panel.values() for run in dots))
+    benchmarks = list(dict.fromkeys(name for panel in metrics.values() for name in panel))
+    if not runs:
+        raise ValueError("metrics: there are no scores; give the value of at least one run")
+    theirs = paper or {}
+    width = COLUMN if len(runs) * len(benchmarks) <= 20 else PAGE
+    beside = {run: (place - (len(runs) - 1) / 2) * 0.7 / len(runs) for place, run in enumerate(runs)}
+    with drawing(width, 0.5 + 1.8 * len(metrics)) as drawn:
+        panels = drawn.figure.subplots(len(metrics), 1, squeeze=False)[:, 0]
+        for axes, (metric, dots) in zip(panels, metrics.items(), strict=True):
+            for run, line in lines_of(runs, objectives).items():
+                known = [(benchmarks.index(name) + beside[run], dots[name][run]) for name in dots if run in dots[name]]
+                values, low, high = np.array([spread for _, spread in known]).reshape(-1, 3).T
+                axes.errorbar(
+                    [at for at, _ in known], values, np.maximum(0, [values - low, high - values]),
+                    color=line.colour, marker=line.marker, linestyle="", linewidth=1, label=shown(run),
+                )  # fmt: skip
+                marks = [(at, theirs[name][run]) for name, (at, _) in zip(dots, known, strict=False)
+                         if run in theirs.get(name, {})]  # fmt: skip
+                if marks:
+                    axes.plot(
+                        *zip(*marks, strict=True), marker="d", linestyle="", color="white", markeredgecolor="black"
+                    )
+            axes.set_ylabel(plain(metric))
+            fit = LETTER * max(map(len, benchmarks)) <= (width - 0.6) / len(benchmarks)
+            axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks], rotation=0 if fit else 20)
+            axes.set_xlim(-0.5, len(benchmarks) - 0.5)
+            axes.grid(axis="y", linewidth=0.4, color=GREY, alpha=0.4)
+        panels[-1].set_xlabel(BARS + ("; open diamonds: the paper's" if theirs else ""))
+        legend_below(drawn.figure, panels[0])
+        rows = (
+            [metric, name, run, *spread, theirs.get(name, {}).get(run)]
+            for metric, panel in metrics.items()
+            for name, dots in panel.items()
+            for run, spread in dots.items()
+        )
+        return drawn.with_data(["metric", "benchmark", "run", "value", "low", "high", "paper"], rows)
+
+
+# ---- Figure 3
+
+
+def ablation_curves(
+    scores: Scores,
+    *,
+    baseline: float | None = None,
+    metric: str = "average@8, %",
+    paper: tuple[Scores, float] | None = None,
+) -> Drawing:
+    """Draw scores over bandwidths and over margins in the unit of `metric`; `baseline` is SFT's.
+
+    Args:
+        paper: the paper's scores and its SFT, drawn beside ours on the same axes: points above SFT, where we have one.
+    """
+    if not scores:
+        raise ValueError("scores: there are none; give the value of at least one (margin, bandwidth)")
+    sources: dict[str, tuple[Scores, float | None]] = {"ours": (scores, baseline)}
+    if paper is not None:
+        sources["paper"] = paper
+    above_sft = paper is not None and baseline is not None
+    rows: list[list[object]] = []
+    with drawing(COLUMN * len(sources), 2.45) as drawn:
+        panels = drawn.figure.subplots(1, 2 * len(sources), sharey=True)
+        for place, (name, (ours, sft)) in enumerate(sources.items()):
+            zero = (sft or 0.0) if above_sft else 0.0
+            for fixed in (0, 1):
+                axes = panels[fixed * len(sources) + place]
+                _draw_family(axes, ours, fixed, zero)
+                axes.set_title({"ours": "ours", "paper": "the paper"}[name] if paper else "", loc="left")
+                if sft is not None:
+                    axes.axhline(sft - zero, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)))
+                    note = f"SFT: {sft:.1f} %"
+                    where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "color": AMBER}
+                    axes.annotate(note, (0.98, sft - zero), **where)
+            own: list[list[object]] = [[*setting, *spread] for setting, spread in sorted(ours.items())]
+            own += [] if sft is None else [["sft", None, sft, None, None]]
+            rows += [[name, *row] for row in own] if paper else own
+        panels[0].set_ylabel(f"{metric.removesuffix(', %')},\npoints above SFT" if above_sft else metric)
+        header = ["margin", "bandwidth", "value", "low", "high"]
+        return drawn.with_data(["source", *header] if paper else header, rows)
+
+
+def _draw_family(axes: Axes, scores: Scores, fixed: int, zero: float) -> None:
+    """Draw curves over one parameter, for the values of the other with the most points; `fixed` 0 is the margin."""
+    by_value: dict[float, list[tuple[float, Spread]]] = defaultdict(list)
+    for setting, spread in scores.items():
+        by_value[setting[fixed]].append((setting[1 - fixed], spread))
+    most = sorted(by_value, key=lambda value: -len(by_value[value]))[: len(VALUE_LINES)]
+    for value, line in zip(sorted(most), VALUE_LINES, strict=False):
+        places, spreads = zip(*sorted(by_value[value]), strict=True)
+        draw_band(axes, places, np.array(spreads) - zero, rf"${('m', chr(92) + 'tau')[fixed]}={value:g}$", line)
+    axes.set_xlabel(_LABELS[("bandwidth", "margin")[fixed]])
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8, handlelength=1.8)
+
+
+def draw_band(axes: Axes, x: Any, spreads: Any, label: str, line: Line) -> None:
+    """Draw a line of values [N, 3] with their intervals shaded."""
+    values, low, high = spreads.T
+    draw_line(axes, x, values, label, line)
+    axes.fill_between(x, low, high, color=line.colour, alpha=0.18, linewidth=0)
+
+
+# ---- sweeps
+
+
+def field_curves(
+    scores: Mapping[str, Mapping[Any, Spread]],
+    *,
+    field: str,
+    baseline: float | None = None,
+    metric: str = "average@8, %",
+) -> Drawing:
+    """Draw `scores` by method and value of the field, in the unit of `metric`; `baseline` is SFT's without a curve.
+
+    Numbers of more than a decade stand on a logarithmic axis; values that are no numbers stand side by side, unjoined.
+    """
+    if not any(scores.values()):
+        raise ValueError("scores: there are none; give the value of at least one method")
+    values = in_order({value for curve in scores.values() for value in curve})
+    with drawing(COLUMN, 2.35) as drawn:
+        axes = drawn.figure.subplots()
+        for number, (label, line) in enumerate(lines_of(scores).items()):
+            kept = [value for value in values if value in scores[label]]
+            spreads = np.array([scores[label][value] for value in kept])
+            if are_numbers(values):
+                draw_band(axes, kept, spreads, shown(label), line)
+                continue
+            places = [values.index(value) + 0.12 * (number - (len(scores) - 1) / 2) for value in kept]
+            bars = np.abs(spreads[:, 1:].T - spreads[:, 0])
+            look: Any = {"color": line.colour, "marker": line.marker, "linestyle": "", "capsize": 2}
+            axes.errorbar(places, spreads[:, 0], bars, label=shown(label), **look)
+        if baseline is not None:
+            axes.axhline(baseline, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)), label="SFT")
+        texts = [plain(value_text(value)) for value in values]
+        if not are_numbers(values):
+            axes.set_xticks(range(len(values)), texts)
+            axes.margins(x=0.2)
+        elif min(values) > 0 and max(values) > 10 * min(values):
+            axes.set_xscale("log")
+            if len(values) < 10 and all(b > 1.6 * a for a, b in itertools.pairwise(values)):
+                axes.set_xticks(values, texts)
+                axes.set_xticks([], minor=True)
+        axes.set(xlabel=_LABELS.get(field) or plain(field), ylabel=plain(metric))
+        legend_below(drawn.figure, axes, last="SFT")
+        rows: list[list[object]] = [
+            [label, value, *curve[value]] for label, curve in scores.items() for value in values if value in curve
+        ]
+        rows += [] if baseline is None else [["SFT", None, baseline, None, None]]
+        return drawn.with_data(["method", field, "value", "low", "high"], rows)
+
+
+def score_map(
+    scores: Mapping[tuple[Any, Any], Spread],
+    *,
+    fields: tuple[str, str] = ("margin", "bandwidth"),
+    metric: str = "average@8, %",
+    chosen: tuple[Any, Any] | None = None,
+    why: str = "chosen",
+) -> Drawing:
+    """Draw scores by the values of two fields, the first across; `chosen` gets a frame, which the title explains."""
+    from matplotlib.patches import Rectangle
+
+    if not scores:
+        raise ValueError(f"scores: there are none; give the value of at least one ({', '.join(fields)})")
+    across, up = (in_order({setting[n] for setting in scores}) for n in (0, 1))
+    values = np.array([[scores.get((x, y), (np.nan,))[0] for x in across] for y in up])
+    lowest, highest = np.nanmin(values), np.nanmax(values)
+    with drawing(max(COLUMN, 1.1 + 0.4 * len(across)), max(1.6, 0.7 + 0.4 * len(up)), UNFRAMED) as drawn:
+        axes = drawn.figure.subplots()
+        colours = axes.pcolormesh(np.ma.masked_invalid(values), cmap="cividis", edgecolors="white", linewidth=1)
+        for (row, column), value in np.ndenumerate(values):
+            is_light = value > lowest + 0.55 * (highest - lowest)
+            colour = GREY if np.isnan(value) else "black" if is_light else "white"
+            text = "not\ntried" if np.isnan(value) else f"{value:.1f}"
+            axes.text(column + 0.5, row + 0.5, text, color=colour, ha="center", va="center", fontsize=6.5)
+        axes.set_xticks(np.arange(len(across)) + 0.5, [plain(value_text(value)) for value in across])
+        axes.set_yticks(np.arange(len(up)) + 0.5, [plain(value_text(value)) for value in up])
+        axes.tick_params(length=0)
+        axes.set(xlabel=_LABELS.get(fields[0]) or plain(fields[0]), ylabel=_LABELS.get(fields[1]) or plain(fields[1]))
+        if chosen is not None and chosen in scores:
+            corner = (across.index(chosen[0]), up.index(chosen[1]))
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False))
+            axes.set_title(f"framed: {plain(why)}", loc="right", fontsize=7)
+        drawn.figure.colorbar(colours, ax=axes, label=plain(metric), pad=0.02, aspect=25)
+        pairs = [(column, row) for column in across for row in up if (column, row) in scores]
+        return drawn.with_data([*fields, "value", "low", "high"], [[*pair, *scores[pair]] for pair in pairs])
+
+
+def in_order(values: set[Any]) -> list[Any]:
+    """Return numbers by size, anything else by its letters."""
+    return sorted(values, key=None if are_numbers(values) else value_text)
+
+
+def are_numbers(values: set[Any] | Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def value_text(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
