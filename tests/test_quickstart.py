@@ -15,13 +15,12 @@ from tests import processes
 from tests.evaluate.graded import same, samples_of
 from tests.processes import finish
 from tests.study.conftest import inline, stubs  # noqa: F401 - fixtures
-from trimsft import lab, quickstart
+from trimsft import lab
 from trimsft.cli import app
 from trimsft.errors import UsageError
-from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.scores import BenchmarkScore, load_run, score
 from trimsft.objectives import PAPER_OBJECTIVES
-from trimsft.quickstart import METRICS, QuickstartOutcome, QuickstartSettings, describe, next_commands, run_quickstart
+from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, next_commands, run_quickstart, tables_of
 from trimsft.runs import RunDirectory
 from trimsft.study.steps import training_settings
 
@@ -77,11 +76,11 @@ def test_a_second_call_repeats_nothing(finished: tuple[Path, str, str], monkeypa
 
 @pytest.mark.usefixtures("inline")
 def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> Path:
+    def refuse(*_: object, **__: object) -> Path:
         raise OSError("no space left")
 
     monkeypatch.setattr("trimsft.evaluate.scores.load_run", lambda path, tiers: [])
-    monkeypatch.setattr(quickstart, "_write_page", refuse)
+    monkeypatch.setattr("trimsft.report.page.build.write_report", refuse)
     (tmp_path / "sft").touch()  # where a run directory belongs
     outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
     run, report = outcome.failures()
@@ -120,9 +119,7 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
 
     scores = {name: [tier(each, *how) for each in lab.TIERS] for name, how in solved.items()}
     outcome = QuickstartOutcome(QuickstartSettings(), cells=None, scores=scores)  # type: ignore[arg-type]
-    for metric in METRICS:
-        others = {quickstart.method_name(name): of for name, of in scores.items() if name != "sft"}
-        outcome.comparisons[metric] = compare_runs(scores["sft"], others, metric, name="SFT", resamples=200)
+    outcome.compare(resamples=200)
     return outcome
 
 
@@ -138,6 +135,13 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
 )
 def test_what_it_says_is_what_the_scores_are(solved: dict[str, tuple[int, float]], said: str) -> None:
     assert said in " ".join(describe(outcome_of(**solved)))
+
+
+def test_sft_at_its_best_temperature_is_a_row_of_its_own() -> None:
+    sampled, greedy, *_ = tables_of(outcome_of(sft=(4, 1.0), trim=(7, 0.5)))
+    assert [cells[0].text for cells in sampled.rows] == ["SFT", "TrimSFT", "SFT at T=0"]
+    assert sampled.rows[2][-1].text == "100.0" and sampled.rows[2][-1].bold and not sampled.rows[1][-1].bold
+    assert [cells[0].text for cells in greedy.rows] == ["SFT", "TrimSFT"]
 
 
 def test_commands_to_go_on_name_what_is_there() -> None:

@@ -28,7 +28,7 @@ from typing import Any
 from trimsft import lab
 from trimsft.errors import one_line
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
-from trimsft.evaluate.scores import BenchmarkScore, macro
+from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
 from trimsft.lab import TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
@@ -37,9 +37,10 @@ from trimsft.study.cell import BASE, Cell, check_objectives, method_name
 from trimsft.study.folder import StudyFolder
 from trimsft.study.run import OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import LAB, Scale
-from trimsft.tables import Table
+from trimsft.tables import Table, mark_best
 
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
+TEMPERATURES = (0.3, 0.6)  # beside the samples at 1 and the greedy answers
 BASELINE, METHOD, OURS = "sft", "trim", "auto-trim"
 METHODS = (*PAPER_OBJECTIVES, OURS)
 FULL = {"methods": METHODS, "rows": 1200, "problems": 40, "table_rows": 100}
@@ -55,10 +56,7 @@ class QuickstartSettings:
         None, help="The folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
     )
     fast: bool = option(
-        False,
-        flags=("--fast",),
-        help="Train on half of the data and evaluate on fewer problems; SFT, TrimSFT and AutoTrim only, unless "
-        "--objective names others.",
+        False, flags=("--fast",), help="Half of the data, fewer problems; SFT, TrimSFT and AutoTrim unless named."
     )
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0, most=2**32 - 1)
     methods: tuple[str, ...] = option(
@@ -66,7 +64,7 @@ class QuickstartSettings:
         flags=("--objective",),
         metavar="NAME",
         help="An objective, by name or as my_module:MyObjective; repeat it for several "
-        "(default: the paper's six and auto-trim, or those of --fast).",
+        "(default: the paper's six and auto-trim).",
     )
     rows: int = _BY_FAST  # rows of training data: one epoch
     batch: int = 24
@@ -90,6 +88,8 @@ class QuickstartSettings:
             defaults={**LAB.defaults, "per_device_train_batch_size": self.batch},
             problems=self.problems,
             samples=self.samples,
+            temperatures=TEMPERATURES,
+            temperature_samples=min(self.samples, 4),
             sampling={"max_tokens": self.max_tokens},
             table_rows=self.table_rows,
         )
@@ -148,13 +148,18 @@ class QuickstartOutcome:
 
     settings: QuickstartSettings
     cells: Outcome
-    scores: dict[str, list[BenchmarkScore]]
-    """By objective, the base first; of each run that could be scored."""
+    scores: dict[str, list[BenchmarkScore]]  # by objective, the base first; of each run that could be scored
     report: Path | None = None
     report_error: str = ""
     total_seconds: float = 0.0
-    comparisons: dict[str, list[Comparison]] = field(default_factory=dict)
-    """By metric, each run against SFT, where that has scores."""
+    comparisons: dict[str, list[Comparison]] = field(default_factory=dict)  # by metric, each run against SFT
+
+    def compare(self, **options: Any) -> None:
+        """Hold each run against SFT: sampled at temperature 1, greedily, and where SFT is right most often."""
+        others = {method_name(name): scores for name, scores in self.scores.items() if name != BASELINE}
+        if baseline := self.scores.get(BASELINE):
+            for metric in (SAMPLED, GREEDY, _best_metric(baseline)):
+                self.comparisons[metric] = compare_runs(baseline, others, metric, name=method_name(BASELINE), **options)
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""
@@ -166,13 +171,13 @@ class QuickstartOutcome:
     def as_dict(self) -> dict[str, Any]:
         """Return the content of quickstart.json."""
         failures = {cell.objective: error for cell, error in self.cells.failed.items()}
+        seconds: dict[str, Any] = {cell.objective: steps for cell, steps in self.cells.seconds.items()}
         return {
             "settings": self.settings.as_dict(),
             "scores": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
             "against_sft": {name: [one.as_dict() for one in made] for name, made in self.comparisons.items()},
             "failures": failures | ({"report": self.report_error} if self.report_error else {}),
-            "seconds": {cell.objective: steps for cell, steps in self.cells.seconds.items()}
-            | {"total": self.total_seconds},
+            "seconds": seconds | {"total": self.total_seconds},
             "report": None if self.report is None else str(self.report),
         }
 
@@ -184,43 +189,33 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
         on_event: called with every change of a cell.
     """
     from trimsft.evaluate.scores import load_run
+    from trimsft.report.page.build import write_report
 
     began, folder, scale = time.monotonic(), settings.folder(), settings.to_scale()
     needs, workers = frozenset({"scores", "tokens"}), settings.workers
     cells = run_cells(settings.cells(), scale, folder, needs=needs, workers=workers, retries=0, on_event=on_event)
     runs = {cell.objective: folder.run(cell) for cell in settings.cells() if cell in cells.done}
     outcome = QuickstartOutcome(settings, cells, {name: load_run(run, tuple(TIERS)) for name, run in runs.items()})
-    if BASELINE in outcome.scores:
-        others = {method_name(name): scores for name, scores in outcome.scores.items() if name != BASELINE}
-        for metric in METRICS:
-            made = compare_runs(outcome.scores[BASELINE], others, metric, name=method_name(BASELINE))
-            outcome.comparisons[metric] = made
-    try:
-        outcome.report = _write_page(folder, runs) if runs else None
-    except Exception as failure:  # the table is worth showing without it
-        outcome.report_error = one_line(failure)
+    outcome.compare()
+    if runs:
+        try:
+            outcome.report = write_report(
+                folder.out / "report.html",
+                {method_name(name): run for name, run in runs.items()},
+                title=f"TrimSFT quickstart: {', '.join(map(method_name, settings.methods))} on the lab",
+                settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
+                objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
+            )
+        except Exception as failure:  # the table is worth showing without it
+            outcome.report_error = one_line(failure)
     outcome.total_seconds = time.monotonic() - began
     write_whole(folder.out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
     return outcome
 
 
-def _write_page(folder: QuickstartFolder, runs: Mapping[str, Path]) -> Path:
-    from trimsft.report.page.build import write_report
-
-    settings = folder.settings
-    return write_report(
-        folder.out / "report.html",
-        {method_name(name): run for name, run in runs.items()},
-        title=f"TrimSFT quickstart: {', '.join(map(method_name, settings.methods))} on the lab",
-        settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
-        objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
-    )
-
-
 # ---- what the runs scored, each held against SFT
 
 GREEDY, SAMPLED = "greedy", "average"
-METRICS = (SAMPLED, GREEDY)
 
 
 def headline(settings: QuickstartSettings, cell: Cell) -> str:
@@ -231,51 +226,52 @@ def headline(settings: QuickstartSettings, cell: Cell) -> str:
     return f"average@{settings.samples} {100 * mean:.1f}"
 
 
+def _best_metric(baseline: Sequence[BenchmarkScore]) -> str:
+    """Return the metric at the temperature where SFT is right most often: what anybody gets by sampling sharper."""
+    return baseline[0].known_as(f"T={best_temperature(baseline):g}")
+
+
 def tables_of(outcome: QuickstartOutcome) -> list[Table]:
-    """Return the table of each metric, methods by tiers; an arrow where SFT is left behind, or ahead."""
-    from trimsft.report.score_tables import score_table
+    """Return methods by tiers at temperature 1, with SFT at its best temperature; greedily; and over temperatures."""
+    from trimsft.report.score_tables import score_table, temperature_table
 
     named = {method_name(name): scores for name, scores in outcome.scores.items()}
-    return [score_table(named, metric, comparisons=outcome.comparisons.get(metric, ())) for metric in METRICS]
+    made = [score_table(named, metric, comparisons=outcome.comparisons.get(metric, ())) for metric in (SAMPLED, GREEDY)]
+    if baseline := outcome.scores.get(BASELINE):
+        best = best_temperature(baseline)
+        (row,) = score_table({f"{method_name(BASELINE)} at T={best:g}": baseline}, _best_metric(baseline)).rows
+        made[0] = replace(made[0], rows=mark_best([*made[0].rows, row]))
+    curve = temperature_table(named)
+    return [*made, *([curve] if curve else [])]
 
 
 def describe(outcome: QuickstartOutcome) -> list[str]:
     """Return what the scores say; each sentence is chosen by the numbers, none is written beforehand."""
     sentences = []
-    for metric, place in ((SAMPLED, "at temperature 1"), (GREEDY, "with greedy decoding")):
-        means = [one for one in outcome.comparisons.get(metric, ()) if one.benchmark == AVERAGE]
-        for name in (METHOD, OURS):
-            for one in means:
-                if one.candidate == method_name(name):
-                    sentences.append(f"{one.candidate} {_stands(one)} {place}: {_numbers(one)}.")
+    places = {SAMPLED: "at temperature 1", GREEDY: "with greedy decoding"}
+    for metric, comparisons in outcome.comparisons.items():
+        place = places.get(metric, f"where SFT is best, at temperature {metric.removeprefix('T=')}")
+        means = [one for one in comparisons if one.benchmark == AVERAGE]
+        named = [one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)]
+        for one in named:
+            verb = "is above" if one.difference.value > 0 else "is below"
+            verb = verb if one.significant else "shows no significant difference from"
+            change, low, high = (100 * end for end in (one.difference.value, one.difference.low, one.difference.high))
+            sentences.append(
+                f"{one.candidate} {verb} {one.baseline} {place}: {100 * one.after:.1f} against {100 * one.before:.1f}, "
+                f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}."
+            )
         highest = max(means, key=lambda one: one.after, default=None)
-        if highest is not None and highest.candidate not in (method_name(METHOD), method_name(OURS)):
+        if highest is not None and highest not in named:
             sentences.append(f"The highest {place} is {highest.candidate}: {100 * highest.after:.1f}.")
     return sentences
-
-
-def _stands(one: Comparison) -> str:
-    if not one.significant:
-        return f"shows no significant difference from {one.baseline}"
-    return f"is {'above' if one.difference.value > 0 else 'below'} {one.baseline}"
-
-
-def _numbers(one: Comparison) -> str:
-    change, low, high = (100 * value for value in (one.difference.value, one.difference.low, one.difference.high))
-    pair = f"{100 * one.after:.1f} against {100 * one.before:.1f}"
-    return f"{pair}, {change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
 
 
 # ---- what to do next
 
 
 def next_commands(settings: QuickstartSettings, trained: Mapping[str, Path], program: str) -> str:
-    """Return commands that repeat two trainings and a small evaluation, to be run as they are printed.
-
-    Args:
-        trained: the methods and their run directories; two of them are trained again and compared.
-        program: how the program is called in the user's shell.
-    """
+    """Return commands that repeat two of the trained methods and a small evaluation, to be run as printed."""
     first = [name for name in (BASELINE, OURS) if name in trained]
     pair = (first + [name for name in trained if name not in first])[:2]
     out = settings.folder().out

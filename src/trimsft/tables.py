@@ -191,9 +191,10 @@ def mark_best(
         members = [cells for cells, group in zip(marked, names, strict=True) if group == name]
         for column in range(len(members[0])):
             values = {float(cells[column].text) for cells in members if cells[column].data is not None}
-            for cells in members if len(values) > 1 or (values and also_ties) else ():
-                if cells[column].data is not None and float(cells[column].text) == best(values):
-                    cells[column] = replace(cells[column], bold=True)
+            for cells in members:
+                is_number = cells[column].data is not None and (also_ties or len(values) > 1)
+                is_best = is_number and float(cells[column].text) == best(values)
+                cells[column] = replace(cells[column], bold=is_best)
     return tuple(map(tuple, marked))
 
 

@@ -41,13 +41,8 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen2",
         {**GROUPED, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
     ),
-    "gemma2, window and soft cap": (
-        "Gemma2",
-        {**WIDE, **MIXED, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 16},
-    ),
     "gemma3, window and two bases": ("Gemma3", {**WIDE, **TWICE, "query_pre_attn_scalar": 16}),
     "gemma4, window and borrowed keys": ("Gemma4", {**WIDE, **TWICE, **BORROWED}),
-    "gpt-oss, window and sinks": ("GptOss", {**WIDE, **EXPERTS, **MIXED, **rope("default")}),
     "deepseek-v3, latent attention": (
         "DeepseekV3",
         {**SIZES, **EXPERTS, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8}
@@ -70,6 +65,11 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Builds that slots decode right."""
 
 IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt-oss, window and sinks": ("GptOss", {**WIDE, **EXPERTS, **MIXED, **rope("default")}),
+    "gemma2, window and soft cap": (
+        "Gemma2",
+        {**WIDE, **MIXED, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 16},
+    ),
     "llama, dynamic": ("Llama", {**GROUPED, "max_position_embeddings": 12, **rope("dynamic", factor=4.0)}),
     "phi3, longrope": ("Phi3", {**GROUPED, "original_max_position_embeddings": 16, **long_rope(16)}),
     "phimoe, window in its masks": ("Phimoe", {**GROUPED, **EXPERTS, "sliding_window": 6}),

@@ -91,7 +91,7 @@ def test_an_id_may_be_used_again(tmp_path: Path) -> None:
         ({"problem": " ", "answer": "1"}, "line 2: 'problem' must be a text, got ' '"),
         ({"problem": "?", "answer": []}, r"line 2: 'answer' must be a text or a number, or a list of such, got \[\]"),
         ({"problem": "?", "answer": ["1", [2]]}, r"line 2: 'answer' must be a text or a number, or a list of such"),
-        ({"problem": "?", "answer": ""}, "line 2: 'answer' must be a text or a number"),
+        ({"problem": "?", "answer": ""}, "line 2: no field 'answer'"),
         ({"problem": "?", "answer": "1", "id": 1.5}, "line 2: 'id' must be a text or an integer, got 1.5"),
         ({"problem": "?", "answer": "1", "error": "-1"}, "line 2: 'error' must be a number between 0 and 1"),
         ({"problem": "?", "answer": "1", "tolerance": "x"}, "line 2: 'tolerance' must be a number between"),
@@ -134,7 +134,7 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(count: int, tmp_pa
     names = ["id", "problem", "answer", "is_multiple_answer", "error", "unit", "tolerance"]
     junk = [b"", b"\xff", b"[" * 3000, b"\n", b"9" * 5000, b"{"]
     for _ in range(count):
-        rows = [ROW | {"id": n, "problem": f"{n}+1?", dice.choice(names): dice.choice(VALUES)} for n in range(2)]
+        rows = [ROW | {"id": 0}, ROW | {"id": 1, "problem": "1+1?", dice.choice(names): dice.choice(VALUES)}]
         content = bytearray("".join(json.dumps(row) + "\n" for row in rows).encode())
         is_packed = dice.random() < 0.2
         content = bytearray(gzip.compress(content)) if is_packed else content
@@ -275,8 +275,9 @@ def test_out_of_reach_it_names_the_way_out(error: Exception, monkeypatch: pytest
 def test_a_changed_dataset_is_noticed() -> None:
     with pytest.raises(DataError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
         from_hub("amc", {"id": 3, "problem": "?", "answer": "(C)"}, 5)
-    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("minerva", None), ("gsm8k", "so it is 5")):
+    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("gsm8k", "so it is 5")):
         with pytest.raises(DataError, match="row 5: no answer in it"):
             from_hub(name, {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
-    with pytest.raises(DataError, match="row 5: no field 'problem'"):
-        from_hub("gsm8k", {"answer": "#### 1"}, 5)
+    for name, row, lacking in (("gsm8k", {"answer": "#### 1"}, "problem"), ("minerva", {"question": "?"}, "answer")):
+        with pytest.raises(DataError, match=f"row 5: no field '{lacking}'"):
+            from_hub(name, row, 5)

@@ -2,14 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache, GenerationConfig
+from transformers import GenerationConfig
 
 from trimsft.evaluate.engines import Request, Sampling
-from trimsft.evaluate.engines.builds import count_cached_numbers
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
 from .model_kinds import IN_BATCHES, IN_SLOTS, make_kind
@@ -74,25 +72,9 @@ def test_other_builds_are_found_out(name: str) -> None:
     assert len(said) == 1
 
 
-def test_a_soft_cap_is_kept_in_batches_too() -> None:
-    name, prompts = "gemma2, window and soft cap", make_prompts()
-    model: Any = make_kind(name)
-    assert model.config._attn_implementation == "sdpa"
-    assert decode(TransformersEngine(model, TOKENIZER, decoding="batches"), prompts) == generate_alone(name, prompts)
-    assert model.config._attn_implementation == "sdpa"
-
-
 def test_the_text_before_does_not_matter() -> None:
     """Dynamic rotary embeddings keep the base of the longest text so far."""
     prompts = make_prompts()
     engine = TransformersEngine(make_kind("llama, dynamic"), TOKENIZER, decoding="batches")
     first = decode(engine, prompts)
     assert [decode(engine, [prompt])[0] for prompt in prompts] == first
-
-
-@pytest.mark.parametrize("name", ["qwen3", "gpt2, learned positions", "gemma4, window and borrowed keys"])
-def test_memory_is_reckoned_with_what_the_cache_holds(name: str) -> None:
-    model, cache = make_kind(name), DynamicCache()
-    model(input_ids=torch.arange(3, 8)[None], past_key_values=cache, use_cache=True)
-    held = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
-    assert 5 * count_cached_numbers(model.config) == held

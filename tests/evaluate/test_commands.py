@@ -32,7 +32,7 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
         assert metric in shown.stdout
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert scores["greedy"]["value"] == 1.0
+    assert scores["metrics"]["greedy"]["value"] == 1.0
     quiet = CliRunner().invoke(app, [*words[:-4], "--out", str(tmp_path / "quiet"), "--template", "plain", "--quiet"])
     assert quiet.stderr == "" and quiet.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
     both = ["compare", *(str(tmp_path / name) for name in runs)]

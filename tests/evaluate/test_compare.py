@@ -124,7 +124,7 @@ def test_different_problems_are_refused_by_name():
 def test_runs_with_different_numbers_of_samples_can_be_compared():
     a, b = score_of("toy", [1, 2, 3], samples=4), score_of("toy", [2, 5, 6], samples=6)
     found = compare(a, b, "pass@2")
-    assert found.difference.value == pytest.approx(b.pass_at[2].value - a.pass_at[2].value)
+    assert found.difference.value == pytest.approx(b.interval("pass@2").value - a.interval("pass@2").value)
     with pytest.raises(ValueError, match="pass@1 to pass@4"):
         compare(a, b, "pass@5")
 

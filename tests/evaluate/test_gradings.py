@@ -13,7 +13,7 @@ from trimsft.errors import DataError, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
+from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.scores import read_scores
 from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
@@ -51,8 +51,8 @@ def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
 def test_grading_is_no_part_of_what_is_asked() -> None:
     plain = Problem("a", "What is 1+1?", "2")
     graded = replace(plain, grading=Grading("exact"))
-    assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
-    assert grading_fingerprint([graded]) != grading_fingerprint([plain])
+    assert fingerprint([plain]) == fingerprint([graded]) == fingerprint([plain], with_grading=True)
+    assert fingerprint([graded], with_grading=True) != fingerprint([plain])
     assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
 
 
@@ -171,7 +171,7 @@ def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp
     samples = (tmp_path / "run/eval/mine/samples.jsonl").read_bytes()
     for _ in range(2):  # graded anew, then read
         (found,) = run_eval(path, None, pattern=GSM8K).scores
-        assert found.average is not None and found.average.value == 1 and found.majority_at[2].value == 1
+        assert found.average is not None and found.average.value == 1 and found.interval("majority@2").value == 1
     assert (tmp_path / "run/eval/mine/samples.jsonl").read_bytes() == samples
     (tmp_path / "run").rename(tmp_path / "by-pattern")
     run_eval(path, lambda request: r"\boxed{1}")

@@ -35,16 +35,11 @@ def found() -> BenchmarkScore:
 def test_by_hand(found):
     assert (found.benchmark, found.problems, found.samples) == ("toy", 2, 4)
     assert found.average.value == 3 / 8
-    assert {k: interval.value for k, interval in found.pass_at.items()} == pytest.approx(
-        {1: (2 / 4 + 1 / 4) / 2, 2: (5 / 6 + 3 / 6) / 2, 3: (1 + 3 / 4) / 2, 4: 1.0}
-    )
+    wanted = {"pass@1": (2 / 4 + 1 / 4) / 2, "pass@2": (5 / 6 + 3 / 6) / 2, "pass@3": (1 + 3 / 4) / 2, "pass@4": 1.0}
     # pairs of a: one 1-1, two 1-none, two ties of 1 and 2, one 2-none; of b: one 1-none and two ties are of use
-    assert found.majority_at[1].value == pytest.approx(3 / 8)
-    assert found.majority_at[2].value == pytest.approx((4 / 6 + 2 / 6) / 2)
-    assert found.majority_at[4].value == 0.5
-    assert found.greedy is not None and found.greedy.value == 0.5
-    assert (found.no_answer_rate.value, found.truncation_rate.value) == (2 / 8, 1 / 8)
-    assert found.mean_tokens.value == (6 * 10 + 2 * 100) / 8
+    wanted |= {"majority@1": 3 / 8, "majority@2": (4 / 6 + 2 / 6) / 2, "majority@4": 0.5}
+    wanted |= {"greedy": 0.5, "no_answer": 2 / 8, "truncated": 1 / 8, "tokens": (6 * 10 + 2 * 100) / 8}
+    assert {metric: found.interval(metric).value for metric in wanted} == pytest.approx(wanted)
     assert found.statuses == {"correct": 3, "no_answer": 1, "truncated": 1, "wrong": 3}
     assert found.mixed_problems == 0
 
@@ -59,9 +54,9 @@ def test_the_representative_decides_where_grades_disagree():
     """1 and 1' vote together, and only the plain text is graded correct."""
     found = score("toy", samples_of("a", "1 1 1' 2 2"), same, resamples=50)
     assert found.mixed_problems == 1 and found.per_problem[0].right == (3,)
-    assert found.majority_at[5].value == 1 and found.average.value == 2 / 5
+    assert found.metrics["majority@5"].value == 1 and found.average.value == 2 / 5
     found = score("toy", samples_of("a", "1 1' 1' 2 2"), same, resamples=50)
-    assert found.per_problem[0].wrong == (2, 3) and found.majority_at[5].value == 0
+    assert found.per_problem[0].wrong == (2, 3) and found.metrics["majority@5"].value == 0
     samples = samples_of("a", "1 1 2")
     samples[0] = dataclasses.replace(samples[0], correct=False, status="timeout")  # makes no correct text wrong
     found = score("toy", samples, same, resamples=50)
@@ -74,9 +69,6 @@ def test_the_representative_decides_where_grades_disagree():
         ([], "toy: all problems must have the same samples, and there must be some"),
         ([*samples_of("a", "1 1 1"), *samples_of("b", "1")], "all problems must have the same samples"),
         ([*samples_of("a", "1", greedy="1"), *samples_of("b", "1 1")], "all problems must have the same samples"),
-        ([*samples_of("a", "1"), *samples_of("a", "2")], "problem 'a' has sample 0 twice"),
-        ([*samples_of("a", "1", greedy="1"), *samples_of("a", "", greedy="1")], "'a' has sample -1 twice"),
-        ([dataclasses.replace(samples_of("a", "-")[0], correct=True)], "'a' is graded correct without an answer"),
     ],
 )
 def test_incomplete_data_is_refused(samples, message):
@@ -87,9 +79,9 @@ def test_incomplete_data_is_refused(samples, message):
 def test_greedy_decoding_alone_is_scored():
     samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
     found = score("toy", samples, same, resamples=50)
-    assert (found.problems, found.samples, found.pass_at, found.majority_at) == (2, 0, {}, {})
+    assert (found.problems, found.samples, list(found.metrics)) == (2, 0, ["greedy"])
     assert found.greedy is not None and found.greedy.value == 0.5 == found.interval("greedy").value
-    assert found.average is found.mean_tokens is None
+    assert found.average is None
     assert macro([found], "greedy", resamples=50).value == 0.5
     for metric in ("average", "tokens", "pass@1"):
         with pytest.raises(ValueError, match=f"no '{metric}' with 0 samples a problem; known: greedy$"):
@@ -99,7 +91,7 @@ def test_greedy_decoding_alone_is_scored():
 @pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
 def test_an_unknown_metric_names_the_known_ones(name):
     sampled = [sample for sample in TWO_PROBLEMS if not sample.greedy]
-    with pytest.raises(ValueError, match=r"known: average, pass@1 to pass@4, majority@1 to majority@4, all_right"):
+    with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@1 to majority@4$"):
         score("toy", sampled, same, resamples=10).interval(name)
 
 
@@ -110,7 +102,7 @@ def test_macro_is_the_mean_over_benchmarks():
     assert found == macro([small, big], resamples=500)
     widths = [interval.high - interval.low for interval in (big.average, small.average)]
     assert found.high - found.low == pytest.approx(np.hypot(*widths) / 2, rel=0.15)
-    assert macro([big], "pass@4", resamples=400).value == pytest.approx(big.pass_at[4].value)
+    assert macro([big], "pass@4", resamples=400).value == pytest.approx(big.metrics["pass@4"].value)
 
 
 def test_runs_are_averaged_problem_by_problem():
@@ -127,11 +119,11 @@ def test_what_cannot_be_averaged_is_refused():
     one, other = score_of("b", [1, 2, 3]), score_of("b", [1, 2])
     with pytest.raises(ValueError, match=r"different problems of 'b': 1 only in the first \(such as 'p002'\)"):
         over_runs([[one], [other]])
-    with pytest.raises(ValueError, match="only one of the runs has 'c'"):
+    with pytest.raises(ValueError, match=r"benchmarks: must be the same for both runs, got \['b'\] and \['b', 'c'\]"):
         over_runs([[one], [one, score_of("c", [1])]])
-    with pytest.raises(ValueError, match="'b' is there twice"):
+    with pytest.raises(ValueError, match=r"must be one or more, each once, got \['b', 'b'\]"):
         macro([one, other])
-    with pytest.raises(ValueError, match="got none"):
+    with pytest.raises(ValueError, match=r"must be one or more, each once, got \[\]"):
         macro([])
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.processes import ROOT
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines import EngineError, LocalModel, Request, Sampling, load_engine
-from trimsft.evaluate.engines.several import Copies, share
+from trimsft.evaluate import EvalSettings
+from trimsft.evaluate.engines import EngineError, Request, Sampling, load_engine
+from trimsft.evaluate.engines.several import Copies
 
 from .tiny_model import save_model
 
@@ -21,52 +22,49 @@ REQUESTS = [
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> LocalModel:
-    return LocalModel(str(save_model(tmp_path / "model")), engine="transformers")
+def model(tmp_path: Path) -> EvalSettings:
+    return EvalSettings(model=str(save_model(tmp_path / "model")), benchmarks=["lab-easy"], engine="transformers")
 
 
-def test_all_samples_of_a_prompt_go_to_the_same_copy() -> None:
-    assert share(REQUESTS, 2) == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]
-    chats = [Request("", seed, Sampling(), messages=({"role": "user", "content": f"{seed}?"},)) for seed in range(4)]
-    assert share(chats, 3) == [[0, 3], [1], [2]]
-
-
-def test_copies_write_what_one_writes_and_start_again(model: LocalModel) -> None:
+def test_copies_write_what_one_writes(model: EvalSettings) -> None:
     copies, one = Copies(model, gpus=["", ""]), load_engine(model)
     assert (copies.name, copies.identity, copies.details["engines"]) == (one.name, one.identity, 2)
     wanted = {completion.index: completion.text for completion in one.generate(REQUESTS)}
     assert {completion.index: completion.text for completion in copies.generate(REQUESTS)} == wanted
-    generating = copies.generate(REQUESTS)
-    next(generating)
-    for process in copies._processes.values():
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match="a copy of the model ended with code -9"):
-        list(generating)
     with pytest.raises(EngineError, match="exceed the model's 256 positions"):
         copies.check([Request("What?", seed=1, sampling=Sampling(max_tokens=999))])
+    assert copies._processes == {}  # none is left behind
+
+
+def test_a_copy_that_is_killed_ends_them_all(model: EvalSettings) -> None:
+    copies = Copies(model, gpus=["", ""])
     generating = copies.generate(REQUESTS)
     next(generating)
-    generating.close()
-    assert copies._processes == {}  # none is left behind
+    first, second = copies._processes.values()
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    with pytest.raises(EngineError, match="a copy of the model ended"):
+        list(generating)
+    assert not second.is_alive()
 
 
 def test_a_model_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError) as failure:
-        Copies(LocalModel(str(tmp_path), engine="transformers"), gpus=["", ""])
+        Copies(EvalSettings(model=str(tmp_path), benchmarks=["lab-easy"], engine="transformers"), gpus=["", ""])
     assert "\n" not in str(failure.value)
 
 
-def test_copies_end_with_their_parent(model: LocalModel, tmp_path: Path) -> None:
+def test_copies_end_with_their_parent(model: EvalSettings, tmp_path: Path) -> None:
     """A killed evaluation leaves no engine on a GPU."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\n"
-        "from trimsft.evaluate.engines import LocalModel\n"
+        "from trimsft.evaluate import EvalSettings\n"
         "from trimsft.evaluate.engines.several import Copies\n"
         "if __name__ == '__main__':\n"
-        f"    engine = Copies(LocalModel({model.model!r}, engine='transformers'), gpus=['', ''])\n"
+        f"    settings = EvalSettings(model={model.model!r}, benchmarks=['lab-easy'], engine='transformers')\n"
+        "    engine = Copies(settings, gpus=['', ''])\n"
         "    print('on', file=sys.stderr, flush=True)\n"
         "    sys.stdin.read()\n"
     )

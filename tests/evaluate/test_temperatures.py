@@ -34,12 +34,12 @@ def curve(name: str, hot: str, cool: str, greedy: str) -> BenchmarkScore:
 def test_scores_by_temperature() -> None:
     found = curve("toy", "1 2 2 2", "1 2", "2")
     assert (found.average.value, found.at_temperature[0.6].value, found.greedy.value) == (5 / 8, 0.75, 0.5)
-    assert found.all_right.value == 0.5 == found.interval("all_right").value
+    assert found.interval("all_right").value == 0.5
     assert found.interval("T=1") == found.average and found.interval("T=0") == found.greedy
     assert found.interval("T=0.6") == found.at_temperature[0.6] and "T=0.6" in found.metrics
     assert found.temperature_samples == 2 and [p.correct_at for p in found.per_problem] == [{0.6: 1}, {0.6: 2}]
     assert found.statuses == {"correct": 5, "wrong": 3}  # of the samples at 1 alone
-    with pytest.raises(UsageError, match=r"no 'T=0.3' with 4 samples .*greedy, T=0.6, all_right"):
+    with pytest.raises(UsageError, match=r"no 'T=0.3' with 4 samples .*greedy, T=0.6, no_answer"):
         found.interval("T=0.3")
     with pytest.raises(ValueError, match="all problems must have the same samples"):
         score("toy", [*samples_of("a", "1"), *at(0.6, "a", "1"), *samples_of("b", "1")], same, resamples=10)

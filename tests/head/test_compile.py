@@ -40,7 +40,7 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each kernel with the constants it is compiled for."""
-    from trimsft.head import kernels
+    from trimsft.head import triton_kernels as kernels
     from trimsft.objectives import PAPER_OBJECTIVES
 
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
@@ -51,7 +51,7 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
         ranked = {"HAS_BIAS": True, "HAS_SOFTCAP": softcap, "WITH_ENTROPY": True, "WITH_RANK": True}
         yield kernels.row_statistics, ranked | {"OBJECTIVE": "sft"} | sizes
-    for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
+    for kernel in (kernels.claim_slots, kernels.find_trained_kernel, kernels.scale_kernel):
         yield kernel, {"BLOCK": 4096}
 
 

@@ -110,18 +110,6 @@ def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
     assert_close(got, replace(whole, rounding=exact(head, objective).rounding))
 
 
-def test_where_most_rows_are_kept_and_few_fit_nothing_is_skipped(room, monkeypatch) -> None:
-    """Computing their logits again would cost more than the rows that are skipped."""
-    head = make_head(60)
-    objective, options = TrimSFT(bandwidth=2.0), {"skip_below": 1e-6}
-    kept = fused(head, objective, "triton", low_memory=False, **options).kept
-    made = room(9)
-    monkeypatch.setattr(solver.Solver, "_backward_recomputed", None)
-    got = fused(head, objective, "triton", **options)
-    assert 50 < kept < got.kept == 60 and max(made) <= 9
-    assert_close(got, exact(head, objective))
-
-
 # ---- how much room there is
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trimsft.head import IGNORED, statistics
-from trimsft.head.statistics import token_statistics
+from trimsft.head import IGNORED
+from trimsft.head import token_statistics as statistics
+from trimsft.head.token_statistics import token_statistics
 
 from .oracle import EPS, Head, device_of, make_head
 

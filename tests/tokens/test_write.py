@@ -18,7 +18,7 @@ from trimsft.data.encode import Encoder, encode
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TRAINED_LENGTH, Rendering, choose_template
 from trimsft.errors import RunError, UsageError
-from trimsft.head import statistics
+from trimsft.head import token_statistics as statistics
 from trimsft.tokens import forward, write
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table

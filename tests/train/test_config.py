@@ -38,9 +38,6 @@ def test_the_objective_it_describes(settings, objective) -> None:
     assert config(**settings).make_objective() == objective
 
 
-SORTED = {"sort_micro_batches": True}
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -52,8 +49,6 @@ SORTED = {"sort_micro_batches": True}
         ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
-        (SORTED, "sort_micro_batches: needs updates of several micro-batches"),
-        (SORTED | {"padding_free": True, "gradient_accumulation_steps": 2}, "sort_micro_batches: needs updates"),
         ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),
     ],
 )
@@ -179,9 +174,6 @@ def test_models_that_cannot_be_trained_are_refused(fields, tmp_path) -> None:
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**config, "architectures": ["NobodysForCausalLM"]}))
     assert_refused(["--model", str(other)], "has no attribute", fields, tmp_path)
-    (other / "config.json").write_text(json.dumps(config))
-    (other / "generation_config.json").write_text('{"eos_token_id": [[1]]}')
-    assert_refused(["--model", str(other)], "eos_token_id of its generation config must be a number", fields, tmp_path)
     BertForMaskedLM(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(other)
     assert_refused(["--model", str(other)], "BertForMaskedLM is a masked language model", fields, tmp_path)
 

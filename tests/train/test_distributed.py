@@ -49,12 +49,12 @@ RECOMPUTED = (("gradient_checkpointing", True),)
 AUTO = (("objective", "auto-trim"),)
 EXACT = (("skip_below", 0.0),)
 FREE = (("padding_free", True), ("max_length", None))
-SORTED = (*EXACT, ("ddp_find_unused_parameters", False), ("sort_micro_batches", True))
+ALL_USED = (*EXACT, ("ddp_find_unused_parameters", False))
 
 CASES = {
     "ddp": Case(micro_batch=4),
     "ddp, untied": Case(micro_batch=4, tied=False),
-    "ddp, accumulated and sorted": Case(micro_batch=2, accumulation=2, settings=SORTED),
+    "ddp, accumulated": Case(micro_batch=2, accumulation=2, settings=ALL_USED),
     "ddp, adam and clipping": Case(micro_batch=4, settings=ADAM),
     "ddp, auto-trim": Case(micro_batch=2, accumulation=2, settings=AUTO),
     "fsdp2": Case(micro_batch=4, fsdp=True),
@@ -147,7 +147,7 @@ def assert_same_training(got: Trained, expected: Trained) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_two_ranks_train_as_one_process_with_the_same_pieces(name, two, one) -> None:
     case = CASES[name]
-    settings = case.settings if case.settings in (ADAM, AUTO) else EXACT if case.settings == SORTED else ()
+    settings = case.settings if case.settings in (ADAM, AUTO) else EXACT if case.settings == ALL_USED else ()
     pieces = Case(tied=case.tied, micro_batch=case.micro_batch, accumulation=2 * case.accumulation, settings=settings)
     expected = one(pieces)
     assert two[name].is_sharded == case.fsdp

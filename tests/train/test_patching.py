@@ -26,7 +26,7 @@ from tests.train.tiny import (
     plain_step,
     unpatched,
 )
-from trimsft import SFT, TrimSFT
+from trimsft import DFT, SFT, AutoTrim, TrimSFT
 from trimsft.train import TrimOutput, patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -101,6 +101,34 @@ def test_shift_labels_are_not_shifted_again() -> None:
     already = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
     for given in ({"shift_labels": already}, {"shift_labels": already, "labels": labels}):
         assert torch.equal(model(**batch, **given).loss, expected.loss)
+
+
+def test_token_weights_multiply_and_a_weight_of_0_is_a_label_that_is_ignored() -> None:
+    model, batch = patched(skip_below=0.0)
+    trained = batch["labels"] != -100
+    given = torch.where(trained & (torch.arange(trained.shape[1]) % 3 == 0), 0.0, 2.0)
+    got = model(**batch, token_weights=given)
+    expected = model(**{**batch, "labels": batch["labels"].masked_fill(given == 0, -100)})
+    assert torch.equal(got.labels, expected.labels) and len(got.labels) < int(trained[:, 1:].sum())
+    torch.testing.assert_close(got.loss, 2 * expected.loss)
+
+
+def test_an_objective_may_be_a_name_or_one_line_of_ones_own() -> None:
+    batch = make_batch()
+    for name, same in (("auto-trim", AutoTrim()), ("dft", DFT())):
+        got, expected = (patch(make_model(), one)(**batch) for one in (name, same))
+        assert torch.equal(got.weights, expected.weights) and not torch.equal(got.weights, torch.ones_like(got.weights))
+    got = patch(make_model(), lambda tokens: tokens.gap > -1)(**batch)
+    assert torch.equal(got.weights, (got.tokens.gap > -1).float()) and 0 < got.weights.sum() < len(got.weights)
+    got.loss.backward()
+
+
+def test_an_error_in_an_objective_of_ones_own_ends_in_its_own_line() -> None:
+    """Nothing is put around it: the last frame is the user's, and so is the message."""
+    model = patch(make_model(), lambda tokens: tokens.gap.nothing_of_that_name)
+    with pytest.raises(AttributeError, match="nothing_of_that_name") as error:
+        model(**make_batch())
+    assert error.traceback[-1].path.name == "test_patching.py"
 
 
 # otherwise unchanged ------------------------------------------------------------------------------------------------

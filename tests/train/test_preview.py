@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -22,16 +21,12 @@ def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", 
     return encode(data, TOKENIZER, DataConfig("d", system_prompt=""))
 
 
-def shown(dataset: Dataset, *, colour: bool = False, show_ids: bool = False, **settings: Any) -> str:
+def shown(dataset: Dataset, *, colour: bool = False, **settings: Any) -> str:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60)
     examples = examine(dataset, TOKENIZER, **{"count": 1, **settings})
-    show(Preview(examples, measure_lengths(dataset, settings.get("max_length"))), console, show_ids=show_ids)
+    show(Preview(examples, measure_lengths(dataset, settings.get("max_length"))), console)
     return stream.getvalue()
-
-
-def as_json(dataset: Dataset, tokenizer: Any = TOKENIZER, **settings: Any) -> list[dict[str, Any]]:
-    return [asdict(example) for example in examine(dataset, tokenizer, **{"count": 1, **settings})]
 
 
 def pieces(row: dict, fate: str) -> str:
@@ -51,12 +46,12 @@ def test_masked_and_trained_parts() -> None:
 def test_what_the_maximum_length_takes() -> None:
     dataset = encoded()
     length, prompt = len(dataset[0]["labels"]), dataset[0]["labels"].count(-100)
-    (row,) = as_json(dataset, max_length=length - 1)
+    (row,) = examine(dataset, TOKENIZER, count=1, max_length=length - 1)
     assert (row["cut_tokens"], row["eos_trained"], pieces(row, "cut")) == (1, False, "<eos>")
     assert "1 lost to the maximum length; eos is NOT trained" in shown(dataset, max_length=length - 1)
-    (row,) = as_json(dataset, max_length=prompt)
+    (row,) = examine(dataset, TOKENIZER, count=1, max_length=prompt)
     assert (row["trained_tokens"], pieces(row, "cut")) == (0, "It is \\boxed{2}.<eos>")
-    (row,) = as_json(dataset, max_length=3, keep="end")
+    (row,) = examine(dataset, TOKENIZER, count=1, max_length=3, keep="end")
     assert (row["masked_tokens"], row["trained_tokens"], row["eos_trained"]) == (1, 2, True)
 
 

@@ -255,7 +255,7 @@ def test_a_plan_for_named_gpus_and_a_preview_keep_nothing(fields, tmp_path) -> N
         plan_run(settings, "2xA6000")
     settings.model.load_in_4bit = False
     seen = preview(settings, count=2)
-    assert [example.row for example in seen.examples] == [0, 1]
+    assert [example["row"] for example in seen.examples] == [0, 1]
     assert seen.lengths.rows == 40 and seen.lengths.max_length == 100 and seen.lengths.truncated
     assert not (tmp_path / "run").exists()
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import time
 import traceback
 from pathlib import Path
@@ -27,7 +26,6 @@ from trimsft.train.telemetry import (
     ReadablePrinter,
     ReadableProgress,
     TokenSums,
-    fixed_parts,
     gradient_norm,
     warnings_for,
 )
@@ -210,9 +208,7 @@ def test_warnings(figures, named, says) -> None:
         assert warnings_for(without, PAPER, trims_low=True, weighs=True) == said
 
 
-@pytest.mark.parametrize(
-    ("objective", "warned"), [("trim", {"out of reach", "eos"}), ("trim-h", set()), ("sft", set()), ("fsft", set())]
-)
+@pytest.mark.parametrize(("objective", "warned"), [("trim", {"out of reach", "eos"}), ("sft", set())])
 def test_a_training_says_it_once(objective, warned, tmp_path, caplog) -> None:
     band = {"margin": 3.5, "bandwidth": 0.8} if objective.startswith("trim") else {}
     trainer = make_ours(tmp_path, objective=objective, max_steps=3, **band)
@@ -230,17 +226,6 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_trackers_get_the_figures_in_a_section_of_their_own(tmp_path) -> None:
-    """What TRL and Trainer log keeps its name; settings and what follows from other figures are not logged."""
-    trainer = make_ours(tmp_path, objective="auto-trim")
-    trainer.train()
-    log = trainer.state.log_history[0]
-    own = {name for name in log if name.startswith("trim/")}
-    assert log.keys() - own == THEIRS
-    assert {"trim/nll", "trim/gap_p50", "trim/skipped", "trim/tokens_per_second"} <= own
-    assert not {"trim/margin", "trim/bandwidth"} & own
-
-
 def test_the_record_holds_every_log(tmp_path) -> None:
     trainer = make_ours(tmp_path)
     trainer.train()
@@ -249,12 +234,13 @@ def test_the_record_holds_every_log(tmp_path) -> None:
     for line, log in zip(record, history_of(trainer), strict=True):
         assert line.pop("time").startswith("20")
         assert line == log
+    log = trainer.state.log_history[0]
+    own = {name for name in log if name.startswith("trim/")}  # trackers show them in a section
+    assert log.keys() - own == THEIRS and {"trim/nll", "trim/gap_p50", "trim/tokens_per_second"} <= own
     first = logged(trainer, "num_tokens")
     trainer.train()
     assert logged(trainer, "num_tokens") == first  # counted from nothing again
-    make_ours(tmp_path, max_steps=1).train()
-    old, older, new = (lines(tmp_path / f"telemetry{number}.jsonl") for number in (".1", ".2", ""))
-    assert old[1]["nll"] == record[1]["nll"] and [len(old), len(older), len(new)] == [3, 3, 2]
+    assert len(lines(tmp_path / "telemetry.jsonl")) == 3
 
 
 def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> None:
@@ -271,7 +257,6 @@ def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> N
     note, *after = lines(record)
     assert "a note" in note
     assert [line["step"] for line in before] == [line["step"] for line in after] == [2, 4, 4]
-    assert not (tmp_path / "telemetry.1.jsonl").exists()
     # the last log covers step 4 only, the one before it is the first training's
     assert after[1]["trained_tokens"] < before[1]["trained_tokens"]
     for name, weight in whole.model.named_parameters():
@@ -300,7 +285,6 @@ END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
             {"eval_gsm8k_own_loss": 3.0} | {f"eval_gsm8k_{name}": value for name, value in LOGS.items()},
             "eval of gsm8k at " + LINE,
         ),
-        ({"loss": 0.0}, "step 3/9  loss 0"),
         (END, "trained in 1:02:05, mean loss 0.1235"),
         # the steps since the last log are in the same record
         ({**END, "trim/nll": 2.5}, "step 3/9  nll 2.5\ntrained in 1:02:05, mean loss 0.1235"),
@@ -325,21 +309,6 @@ def test_a_line_of_a_step_fits_100_columns(monkeypatch, capsys) -> None:
     logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/mean_token_accuracy": 0.98, "trim/gap_p50": -13.91, **LOGS}
     printer.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
     assert 80 < len(capsys.readouterr().out.rstrip()) <= 100
-
-
-def test_a_whole_training(tmp_path, capsys) -> None:
-    options = {"eval_dataset": {"held": Dataset.from_list(PAIRS[:2])}}
-    trainer = make_ours(tmp_path, options=options, eval_strategy="steps", eval_steps=2)
-    capsys.readouterr()
-    trainer.train()
-    patterns = (
-        r"step 1/2  loss [\d.]+  nll [\d.]+  acc ",
-        r"step 2/2  loss ",
-        r"eval.*loss [\d.]+",
-        r"trained in 0:00:\d\d, mean loss [\d.]+",
-    )
-    for line, pattern in zip(capsys.readouterr().out.splitlines(), patterns, strict=True):
-        assert re.match(pattern, line)
 
 
 class Waits(TorchDispatchMode):
@@ -370,31 +339,9 @@ class Watching(TrainerCallback):
             self.waits.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("objective", ["trim", "auto-trim"])
-def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path, objective) -> None:
+def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path) -> None:
     waits = Waits()
     settings = {"logging_nan_inf_filter": True, "optim": "adamw_torch_fused"}
-    settings |= {"objective": objective, "max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
+    settings |= {"max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
     make_ours(tmp_path, options={"callbacks": [Watching(waits)]}, **settings).train()
     assert waits.places == []
-
-
-# tokens that nearly every row has ------------------------------------------------------------------------------------
-
-
-def test_fixed_parts_are_what_nearly_every_row_has() -> None:
-    rows = [{"labels": [-100, 5, 6 + place % 2, 9 if place else 8, 1]} for place in range(20)]
-    assert fixed_parts(Dataset.from_list(rows)) == (1, 5, 9)
-    assert fixed_parts(Dataset.from_list(rows), share=1.0) == (1, 5)
-    assert fixed_parts(Dataset.from_list(rows), most=1) in ((1,), (5,))
-    assert fixed_parts(Dataset.from_dict({"labels": []})) == fixed_parts(Dataset.from_dict({"text": ["a"]})) == ()
-
-
-def test_a_format_that_starves_is_named(tmp_path, caplog) -> None:
-    """Every row has w5, which the base never writes, and the band gives it no weight; AutoTrim has a floor."""
-    rows = [{"prompt": row["prompt"], "completion": f" w5{row['completion']}"} for row in PAIRS]
-    make_ours(tmp_path / "trim", rows, objective="trim", margin=5.0, bandwidth=0.5).train()
-    assert "neither known nor learned, with a mean weight below 0.01: 'w5'" in caplog.text
-    caplog.clear()
-    make_ours(tmp_path / "auto", rows, objective="auto-trim").train()
-    assert "neither known nor learned" not in caplog.text

@@ -37,8 +37,7 @@ def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, e
 def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
     with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
         TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
-    with pytest.raises(TypeError, match="a name goes into TrimSFTConfig"):
-        make_ours(tmp_path, options={"objective": "dft"})
+    assert make_ours(tmp_path, options={"objective": "dft"}).objective == DFT()
     with pytest.raises(ValueError, match="objective: has no effect beside the trainer's own objective, got 'fsft'"):
         make_ours(tmp_path, options={"objective": DFT()}, objective="fsft")
     with pytest.raises(ValueError, match=r"adapter.*lm_head"):
@@ -67,15 +66,11 @@ def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
 
 
 def test_data_without_rows_is_refused(tmp_path) -> None:
-    none, some = Dataset.from_list(PAIRS).select([]), Dataset.from_list(PAIRS)
+    none = Dataset.from_list(PAIRS).select([])
     with pytest.raises(DataError, match="train_dataset: has no rows"):
         make_ours(tmp_path, none)
     with pytest.raises(DataError, match="eval_dataset: has no rows"):
-        make_ours(tmp_path, options={"eval_dataset": {"some": some, "none": none}})
-    trainer = make_ours(tmp_path)
-    for measure, name in ((trainer.evaluate, "eval_dataset"), (trainer.predict, "test_dataset")):
-        with pytest.raises(DataError, match=f"{name}: has no rows"):
-            measure(none)
+        make_ours(tmp_path, options={"eval_dataset": none})
     with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
         make_ours(tmp_path, max_length=4)
 

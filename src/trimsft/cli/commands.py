@@ -321,7 +321,7 @@ def _preview(settings: TokenSettings, count: int) -> Output:
         seen = preview(parse(["--model", settings.models[0], "--data", settings.data, *words]), count=count)
     with console.capture() as text:
         show(seen, console)
-    return Output(seen.as_json(), lines=[text.get().rstrip("\n")])
+    return Output(seen.examples, lines=[text.get().rstrip("\n")])
 
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:

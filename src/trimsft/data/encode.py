@@ -237,9 +237,7 @@ def load_training_data(
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
     if is_pairs:
         config.refuse(("train_on",), "problems and solutions, whose prompts are always masked")
-        if completion_only_loss is False:
-            problem = "false has no effect on problems and solutions, whose prompts are always masked"
-            raise UsageError(problem, field="completion_only_loss", hint="remove it")
+        require_masked_prompts(completion_only_loss)
     if benchmarks is not None:
         rows = _without_overlap(rows, benchmarks, config)
     sets: list[Any] = []
@@ -258,6 +256,13 @@ def load_training_data(
             one = tokenise(one, encoder, f"{name} data")
         sets.append(one)
     return sets[0], sets[1]
+
+
+def require_masked_prompts(completion_only_loss: bool | None) -> None:
+    """Refuse a setting of TRL's for rows that it does not tokenise."""
+    if completion_only_loss is False:
+        problem = "false has no effect on problems and solutions, whose prompts are always masked"
+        raise UsageError(problem, field="completion_only_loss", hint="remove it")
 
 
 def _without_overlap(rows: Dataset, benchmarks: Mapping[str, Iterable[str]], config: DataConfig) -> Dataset:

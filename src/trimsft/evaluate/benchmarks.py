@@ -124,8 +124,8 @@ def load_benchmark(
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if columns and path is None:
         one, column = next(iter(columns.items()))
-        problem, hint = f"has no effect on {name}, whose columns are known", "remove it"
-        raise UsageError(problem, field=f"{one}_column", value=column, hint=hint)
+        problem = f"has no effect on {name}, whose columns are known"
+        raise UsageError(problem, field=f"{one}_column", value=column, hint="remove it")
     if path is not None:
         problems = read_problems(path, grading, columns)
     elif name in TIERS:
@@ -152,14 +152,11 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
     return "the lab" if name in TIERS else BENCHMARKS[name].source
 
 
-# ---- where it is
-
-
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name = str(name_or_path)
-    if _is_path(name):
-        path = Path(name).expanduser()
+    path, is_known = Path(name).expanduser(), name in BENCHMARKS or name in TIERS
+    if name.lower().endswith(SUFFIXES) or (not is_known and path.is_file()):
         if not path.is_file():
             raise DataError(f"no such file: {name!r}", field="benchmarks")
         return path
@@ -171,14 +168,9 @@ def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> P
         there = sorted(benchmark_name(file) for file in folder.glob("*.jsonl*"))
         hint = f"it holds {', '.join(there) or 'no .jsonl file'}; without it, the hub is asked"
         raise DataError(f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=hint)
-    if name not in BENCHMARKS and name not in TIERS:
+    if not is_known:
         raise unknown_name("benchmarks", name, [*BENCHMARKS, *TIERS, "the path of a .jsonl file"])
     return None
-
-
-def _is_path(name: str) -> bool:
-    is_known = name in BENCHMARKS or name in TIERS
-    return name.lower().endswith(SUFFIXES) or (not is_known and Path(name).expanduser().is_file())
 
 
 # ---- the hub
@@ -207,9 +199,8 @@ def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | 
     place = f"{published.hub}, row {number}"
     renamed = {**row, **{field: row.get(column) for field, column in published.columns.items()}}
     try:
-        if renamed["answer"] is None:
-            raise ValueError("it is null")
-        renamed["answer"] = published.read_answer(renamed["answer"])
-    except (KeyError, ValueError, TypeError, IndexError, ArithmeticError) as error:
+        if renamed.get("answer") is not None:
+            renamed["answer"] = published.read_answer(renamed["answer"])
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
     return as_problem(renamed, place, f"{name}-{number}", grading)

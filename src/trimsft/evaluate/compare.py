@@ -22,9 +22,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.errors import UsageError
 from trimsft.evaluate.metrics import difference_bounds
-from trimsft.evaluate.scores import BenchmarkScore, require_same_problems
+from trimsft.evaluate.scores import BenchmarkScore, by_benchmark, require_same_problems
 from trimsft.intervals import RESAMPLES, Array, Interval, mean_intervals
 
 Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
@@ -106,54 +105,32 @@ def compare_pairs(
 
     Args:
         pairs: baseline and candidate, all with the same benchmarks and problems.
-        names: what baseline and candidate of each pair are called.
+        names: the names of baseline and candidate of each pair.
     """
-    paired = [_paired(*pair) for pair in pairs]
-    places = {one.benchmark: [sides[place : place + 1] for sides in paired] for place, (one, _) in enumerate(paired[0])}
-    if len(places) > 1:
-        places[AVERAGE] = paired
-    compared = [_compare_each(place, benchmark, metrics, names, resamples, seed) for benchmark, place in places.items()]
-    return [
-        {metric: correct_for_many([at[pair][number] for at in compared]) for number, metric in enumerate(metrics)}
-        for pair in range(len(pairs))
-    ]
+    tables = [(by_benchmark(a), by_benchmark(b)) for a, b in pairs]
+    for a, b in tables:
+        require_same_problems(a, b)
+    benchmarks = sorted(tables[0][0])
+    places = {name: [name] for name in benchmarks} | ({AVERAGE: benchmarks} if len(benchmarks) > 1 else {})
+    compared: list[dict[str, list[Comparison]]] = [{metric: [] for metric in metrics} for _ in pairs]
+    bounds = [difference_bounds(metric) for metric in metrics]
+    for place, within in places.items():
+        strata = [
+            np.stack([b[name].values(metric) - a[name].values(metric) for a, b in tables for metric in metrics], axis=1)
+            for name in within
+        ]
+        differences = iter(mean_intervals(strata, bounds * len(pairs), resamples=resamples, seed=seed))
+        for (a, b), of_pair, by_metric in zip(tables, names, compared, strict=True):
+            for metric in metrics:
+                sides = [(a[name], b[name]) for name in within]
+                by_metric[metric].append(_with_difference(next(differences), sides, place, metric, of_pair, seed))
+    return [{metric: correct_for_many(each) for metric, each in by_metric.items()} for by_metric in compared]
 
 
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
-
-
-def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[Pair]:
-    of_a, of_b = ({score.benchmark: score for score in side} for side in (a, b))
-    if len(of_a) < len(a) or len(of_b) < len(b) or not of_a or of_a.keys() != of_b.keys():
-        names = f"{[score.benchmark for score in a]} and {[score.benchmark for score in b]}"
-        raise UsageError(f"must be the same for both runs, each once, got {names}", field="benchmarks")
-    return [(of_a[name], of_b[name]) for name in sorted(of_a)]
-
-
-def _compare_each(
-    place: Sequence[Sequence[Pair]],
-    benchmark: str,
-    metrics: Sequence[str],
-    names: Sequence[tuple[str, str]],
-    resamples: int,
-    seed: int,
-) -> list[list[Comparison]]:
-    """Compare each pair of runs by each metric, with intervals from the same resampled problems."""
-    for a, b in (pair for pairs in place for pair in pairs):
-        require_same_problems(a, b, a.benchmark)
-    bounds = [difference_bounds(metric) for metric in metrics]
-    strata = [
-        np.stack([b.values(metric) - a.values(metric) for a, b in sides for metric in metrics], axis=1)
-        for sides in zip(*place, strict=True)
-    ]
-    differences = iter(mean_intervals(strata, bounds * len(place), resamples=resamples, seed=seed))
-    return [
-        [_with_difference(next(differences), pairs, benchmark, metric, of_pair, seed) for metric in metrics]
-        for pairs, of_pair in zip(place, names, strict=True)
-    ]
 
 
 def _with_difference(
@@ -164,7 +141,13 @@ def _with_difference(
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     steps = _steps(metric, *pairs[0]) if len(pairs) == 1 else None
     p_value = sign_flip(weighed if steps is None else values[0][1] - values[0][0], steps=steps, seed=seed)
-    flips = _flips(pairs, values) if metric != "tokens" else []
+    flips = [
+        Flip(a.benchmark, problem.problem, float(before), float(after))
+        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
+        for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
+        if min(before, after) < 0.5 < max(before, after) and metric != "tokens"
+    ]
+    flips.sort(key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
     return Comparison(
         baseline=names[0],
         candidate=names[1],
@@ -183,31 +166,17 @@ def _with_difference(
     )
 
 
-def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
+def _steps(metric: str, *scores: BenchmarkScore) -> int | None:
     """Return s such that every value is a multiple of 1/s and the test can count exactly; None if not known."""
     kind, _, k = metric.partition("@")
-    if kind == "pass":
-        return math.lcm(*(math.comb(score.samples, int(k)) for score in (a, b)))
     if kind in ("majority", "tokens"):
         return None
-
-    def count(score: BenchmarkScore) -> int:
+    counts = []
+    for score in scores:
         name = score.known_as(metric)
-        if name in ("greedy", "all_right"):
-            return 1
-        return score.temperature_samples if name.startswith("T=") else score.samples
-
-    return math.lcm(count(a), count(b))
-
-
-def _flips(pairs: Sequence[Pair], values: Sequence[tuple[Array, Array]]) -> list[Flip]:
-    flips = [
-        Flip(a.benchmark, problem.problem, float(before), float(after))
-        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
-        for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
-        if min(before, after) < 0.5 < max(before, after)
-    ]
-    return sorted(flips, key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
+        drawn = score.temperature_samples if name.startswith("T=") else score.samples
+        counts.append(math.comb(drawn, int(k)) if k else 1 if name in ("greedy", "all_right") else drawn)
+    return math.lcm(*counts)
 
 
 # ---- significance

@@ -11,13 +11,13 @@ the same, because the seed of a sample depends on the evaluation's seed, the pro
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
+from trimsft.evaluate.engines import Engine, EngineError, Request
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
@@ -25,8 +25,8 @@ from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
-TELLING = 8
-"""Samples whose time tells the rate of all: many are generated at once, and the first ones come late."""
+SAMPLES_FOR_RATE = 8
+"""Samples before a time left is shown: many are generated at once, and the first ones come late."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Evaluation:
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """Return the requests for these samples."""
-        sampled = _sampling(self.protocol, self.prompts)
+        sampled = self.prompts.ended(self.protocol.sampling)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
         at = {None: sampled} | {t: replace(sampled, temperature=t) for t in self.protocol.temperatures}
         prompts = {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
@@ -79,14 +79,13 @@ def settings_of(
     benchmark: str, problems: Sequence[Problem], protocol: EvalSettings, prompts: Prompts | None = None
 ) -> dict[str, Any]:
     """Return the settings of a record, but for the engine; without prompts, those known before a model is asked."""
+    prompt: dict[str, Any] = {"system_prompt": instruction_of(protocol, problems)}
+    sampling = asdict(protocol.sampling if prompts is None else prompts.ended(protocol.sampling))
     if prompts is not None:
-        prompt = {"template": prompts.template, "system_prompt": prompts.system_prompt, "example": prompts.example}
-        sampling = asdict(_sampling(protocol, prompts))
+        prompt |= {"template": prompts.template, "example": prompts.example}
     else:
-        named = protocol.template != "auto"
-        prompt = {"template": resolve_template_name(protocol.template, None)} if named else {}
-        prompt["system_prompt"] = instruction_of(protocol, problems)
-        sampling = {name: getattr(protocol.sampling, name) for name in ("temperature", "top_p", "top_k", "max_tokens")}
+        prompt |= {} if protocol.template == "auto" else {"template": resolve_template_name(protocol.template, None)}
+        del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
     return {
         "benchmark": benchmark,
         "problems": {"count": len(problems), "sha256": fingerprint(problems)},
@@ -103,16 +102,6 @@ def settings_of(
 def instruction_of(protocol: EvalSettings, problems: Sequence[Problem]) -> str | None:
     """Return the system prompt that was asked for: as a setting, or in the rows of the benchmark, the same in all."""
     return problems[0].instruction if protocol.system_prompt is None else protocol.system_prompt
-
-
-def _sampling(protocol: EvalSettings, prompts: Prompts) -> Sampling:
-    """Return how samples are drawn, with all that ends them."""
-    sampling = protocol.sampling
-    return replace(
-        sampling,
-        stop=tuple(dict.fromkeys([*sampling.stop, *prompts.stop])),
-        stop_tokens=tuple(dict.fromkeys([*sampling.stop_tokens, *prompts.stop_tokens])),
-    )
 
 
 def sample_seed(seed: int, key: Key) -> int:
@@ -143,16 +132,14 @@ class Progress:
 
     def line(self) -> str:
         """Return all of it in one line, with the time left once a few samples tell the rate."""
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        rate, missing = self.generated / seconds, self.total - self.done
-        parts = [f"{self.done:,} of {self.total:,} samples"]
+        seconds, missing = max(time.monotonic() - self.started, 1e-9), self.total - self.done
+        line = f"{self.done:,} of {self.total:,} samples"
         if self.generated:
-            parts += [f"{rate:.3g}/s", f"{self.tokens / seconds:,.0f} tokens/s"]
-        if self.generated >= TELLING and missing:
-            minutes, rest = divmod(round(missing / rate), 60)
-            hours, minutes = divmod(minutes, 60)
-            parts.append(f"{hours}:{minutes:02}:{rest:02} left" if hours else f"{minutes}:{rest:02} left")
-        return ", ".join([*parts, *([f"{self.failed:,} failed"] if self.failed else [])])
+            line += f", {self.generated / seconds:.3g}/s, {self.tokens / seconds:,.0f} tokens/s"
+        if self.generated >= SAMPLES_FOR_RATE and missing:
+            minutes, rest = divmod(round(missing * seconds / self.generated), 60)
+            line += f", {minutes // 60}:{minutes % 60:02}:{rest:02} left"
+        return f"{line}, {self.failed:,} failed" if self.failed else line
 
 
 def fill(
@@ -165,43 +152,40 @@ def fill(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
-    keys = evaluation.wanted()
+    wanted = evaluation.wanted()
     shas = {p.id: prompt.sha for p, prompt in zip(evaluation.problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
         settings = evaluation.settings(engine)
         record.refuse_other(settings, evaluation.problems)
         for sample in record:
             if shas.get(sample.problem) != sample.prompt_sha:
-                raise RunError(
-                    f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the "
-                    "one asked now (has the chat template changed?)",
-                    hint="choose another output directory",
-                )
+                problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt than the one asked now"
+                hint = "has the chat template changed? choose another output directory"
+                raise RunError(f"{record.folder}: {problem}", hint=hint)
         record.settle(settings, evaluation.problems)
-        missing = record.missing(keys)
-        progress = Progress(len(keys), resumed=len(keys) - len(missing))
+        missing = record.missing(wanted)
+        progress = Progress(len(wanted), resumed=len(wanted) - len(missing))
         on_progress(progress)
         for attempt in range(attempts):
             if not missing:
                 break
             time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            _ask(record, evaluation.requests(missing), shas, engine, progress, on_progress)
+            _record_completions(record, evaluation.requests(missing), shas, engine, progress, on_progress)
             missing = record.missing(missing)
         return progress
 
 
-def _ask(
+def _record_completions(
     record: SampleRecord,
-    requests: Mapping[Key, Request],
-    shas: Mapping[str, str],
+    requests: dict[Key, Request],
+    shas: dict[str, str],
     engine: Engine,
     progress: Progress,
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Record each completion, and each failure, as it comes."""
-    keys, in_a_row = dict(enumerate(requests)), 0
-    completions = engine.generate(list(requests.values()))
-    try:
+    """Record each completion as it comes, until too many requests in a row have failed."""
+    keys, failures = dict(enumerate(requests)), 0
+    with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # its answers may go unread
         for completion in completions:
             key = keys.pop(completion.index, None)
             if key is None:
@@ -209,28 +193,24 @@ def _ask(
                 raise EngineError(problem, field="engine")
             if completion.finish == "error":
                 progress.failed += 1
-                in_a_row += 1
-                record.append_error(key, completion.error or "the engine did not say why")
+                failures += 1
+                record.last_error = completion.error
             else:
-                in_a_row = 0
-                text, tokens, finish = completion.text, completion.tokens, completion.finish
+                failures = 0
+                progress.generated += 1
+                progress.tokens += completion.tokens
                 record.append(
                     Sample(
                         problem=key.problem,
                         sample=key.sample,
                         temperature=key.temperature,
                         seed=requests[key].seed,
-                        text=text,
-                        tokens=tokens,
-                        finish=finish,
+                        text=completion.text,
+                        tokens=completion.tokens,
+                        finish=completion.finish,
                         prompt_sha=shas[key.problem],
                     )
                 )
-                progress.generated += 1
-                progress.tokens += completion.tokens
             on_progress(progress)
-            if in_a_row == GIVE_UP_AFTER:
+            if failures == GIVE_UP_AFTER:
                 return
-    finally:
-        if close := getattr(completions, "close", None):
-            close()  # so that the engine knows that its answers are not read any more

@@ -12,7 +12,6 @@ temperature. `scores.json` says by the fingerprints of both what it was made of:
 import hashlib
 import json
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,8 +21,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.evaluate.metrics import SampleResult, cluster, parted, summarize
-from trimsft.evaluate.problems import Problem, describe_gradings, grading_fingerprint
+from trimsft.evaluate.metrics import SampleResult, summarize
+from trimsft.evaluate.problems import Problem, describe_gradings, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, Recorded, read_scores, score_counts, write_scores
 from trimsft.grading import Grader
@@ -52,45 +51,47 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
     `graded_as` are the same problems with another grading than the record's; from then on it is the record's.
     """
     with record.lock():  # it may not grow meanwhile: the scores would be those of a part
-        _scored_before(record)  # or refuse
+        before = _scored_before(record)
         record.change_grading(graded_as)
-        settings, wanted = record.settings(), record.wanted()
+        wanted = record.wanted()
         record.require_complete(wanted)
         problems = {problem.id: problem for problem in record.problems()}
-        by_problem: dict[str, list[SampleResult]] = {name: [] for name in problems}
-        alike = _Alike()
+        asked, size = fingerprint(problems.values(), with_grading=True), record.samples_path.stat().st_size
+        if before is not None:
+            by = before.grader
+            made_of = (by.kind, by.version, by.problems_sha256, by.samples_bytes)
+            if made_of == (grader.name, grader.version, asked, size):
+                return before.scores
         samples = (sample for sample in record if sample.key in wanted)
-        for result in _graded(map(alike.look, samples), problems, grader):
-            by_problem[result.problem].append(result)
-
+        results_of, are_alike = _grade(samples, problems, grader)
         scored, statuses = [], Counter[str]()
         with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
-            for name, results in by_problem.items():
+            for name, results in results_of.items():
                 results.sort(key=lambda one: (one.temperature is not None, one.temperature, one.sample))
-                sampled, _, _ = parted(results)
-                answers = [result.answer for result in sampled]
-                votes = cluster(answers, partial(grader.equivalent, rules=problems[name].rules))
-                vote_of = dict(zip(map(id, sampled), votes, strict=True))
-                scored.append(summarize(name, results, votes))
-                statuses.update(result.status for result in sampled)
-                for one in results:
-                    vote = vote_of.get(id(one))
+                counts, votes = summarize(name, results, partial(grader.equivalent, rules=problems[name].rules))
+                scored.append(counts)
+                statuses.update(one.status for one in results if not one.greedy and one.temperature is None)
+                for one, vote in zip(results, votes, strict=True):
                     line = GradeLine(name, one.sample, one.status, one.answer, vote, one.temperature)
                     file.write((json.dumps(asdict(line)) + "\n").encode())
-
-        size = record.samples_path.stat().st_size
-        temperature = float(settings["sampling"]["temperature"])
         scored.sort(key=attrgetter("problem"))
+        settings = record.settings()
+        temperature = float(settings["sampling"]["temperature"])
         scores = score_counts(settings["benchmark"], scored, statuses, temperature=temperature)
-        if note := alike.note():
-            log.warning(f"{scores.benchmark}: {note}")
+        notes = []
+        if are_alike and len(problems) > 1 and scores.samples > 1:
+            notes.append(
+                f"all {scores.samples} samples of each of the {len(problems):,} problems are the same text: either the "
+                "model is sure of every word, or what generated them does not sample"
+            )
+            log.warning(f"{scores.benchmark}: {notes[0]}")
         graded_by = GradedBy(
             kind=grader.name,
             version=grader.version,
             ignored_rules=tuple(sorted(grader.ignored_rules)),
             grading=describe_gradings(problems.values()) if grader.uses_rules else "",
-            notes=(note,) if note else (),
-            problems_sha256=grading_fingerprint(problems.values()),
+            notes=tuple(notes),
+            problems_sha256=asked,
             samples_bytes=size,
             samples_sha256=_sha256(record.samples_path, size),
         )
@@ -98,18 +99,33 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         return scores
 
 
-def scores_as_recorded(record: SampleRecord, kind: str, version: str) -> BenchmarkScore | None:
-    """Return the scores of a record in which nothing has changed since they were made; None where something has."""
-    before = _scored_before(record)
-    if before is None:
-        return None
-    scores, grader = before
-    is_same = (
-        (grader.kind, grader.version) == (kind, version)
-        and grader.problems_sha256 == grading_fingerprint(record.problems())
-        and grader.samples_bytes == record.samples_path.stat().st_size
-    )
-    return scores if is_same else None
+def _grade(
+    samples: Iterator[Sample], problems: Mapping[str, Problem], grader: Grader
+) -> tuple[dict[str, list[SampleResult]], bool]:
+    """Return the graded samples of each problem, and whether all that were drawn for a problem are the same text."""
+    results: dict[str, list[SampleResult]] = {name: [] for name in problems}
+    first_text: dict[str, int] = {}
+    are_alike = True
+    while batch := list(islice(samples, AT_ONCE)):
+        items = [(s.text, problems[s.problem].answer, problems[s.problem].rules, s.truncated) for s in batch]
+        for sample, grade in zip(batch, grader.grade_many(items), strict=True):
+            if not sample.greedy and sample.temperature is None:
+                text = hash(sample.text)
+                are_alike &= first_text.setdefault(sample.problem, text) == text
+            results[sample.problem].append(
+                SampleResult(
+                    problem=problems[sample.problem].id,  # one text for all samples of a problem
+                    sample=sample.sample,
+                    correct=grade.status == "correct",
+                    status=grade.status,
+                    answer=grade.answer,
+                    tokens=sample.tokens,
+                    truncated=sample.truncated,
+                    greedy=sample.greedy,
+                    temperature=sample.temperature,
+                )
+            )
+    return results, are_alike
 
 
 def _scored_before(record: SampleRecord) -> Recorded | None:
@@ -128,52 +144,5 @@ def _scored_before(record: SampleRecord) -> Recorded | None:
 
 def _sha256(path: Path, size: int) -> str:
     """Return the fingerprint of the first bytes of a file."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while size > 0 and (block := file.read(min(size, 2**20))):
-            digest.update(block)
-            size -= len(block)
-    return digest.hexdigest()
-
-
-def _graded(samples: Iterator[Sample], problems: Mapping[str, Problem], grader: Grader) -> Iterator[SampleResult]:
-    rules = {name: problem.rules for name, problem in problems.items()}
-    while batch := list(islice(samples, AT_ONCE)):
-        items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in batch]
-        for sample, grade in zip(batch, grader.grade_many(items), strict=True):
-            yield SampleResult(
-                problem=problems[sample.problem].id,  # one text for all samples of a problem
-                sample=sample.sample,
-                correct=grade.status == "correct",
-                status=sys.intern(grade.status),
-                answer=grade.answer,
-                tokens=sample.tokens,
-                truncated=sample.truncated,
-                greedy=sample.greedy,
-                temperature=sample.temperature,
-            )
-
-
-class _Alike:
-    """Notices samples that look as if none was drawn."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        self._drawn, self._differ = 0, False
-
-    def look(self, sample: Sample) -> Sample:
-        if not sample.greedy and sample.temperature is None:
-            self._drawn += 1
-            text = hash(sample.text)
-            self._differ |= self._first.setdefault(sample.problem, text) != text
-        return sample
-
-    def note(self) -> str | None:
-        """Return what is to be said where all samples of every problem are the same text."""
-        problems = len(self._first)
-        if self._differ or problems < 2 or self._drawn < 2 * problems:
-            return None
-        return (
-            f"all {self._drawn // problems} samples of each of the {problems:,} problems are the same text: either "
-            "the model is sure of every word, or what generated them does not sample"
-        )
+        return hashlib.sha256(file.read(size)).hexdigest()

@@ -10,12 +10,6 @@ samples that were drawn.
     >>> majority_at_k([0, 0, 1, None], k=2, correct={0: True, 1: False})  # 6 pairs: 3 won, 2 tied, 1 lost
     0.6666666666666666
 
-One line of `scores.json` for a problem with 8 samples: 5 correct ones that agree, 2 that agree on a wrong answer,
-1 that was cut off before it answered.
-
-    {"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], "no_answer": 1, "truncated": 1,
-     "tokens": 1604, "greedy": true, "mixed": false, "samples_at": 4, "correct_at": {"0.6": 3}}
-
 Metrics, by name: average, pass@k and majority@k for k up to the number of samples, all_right (share of problems with
 all samples right), greedy, T=0.6 (the average at a further temperature), no_answer, truncated (shares of the samples),
 tokens (mean length).
@@ -23,10 +17,10 @@ tokens (mean length).
 
 import functools
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +39,9 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
     """Return the cluster of each answer, 0 for the one of the most frequent answer; None abstains.
 
     Equivalence of mathematical answers is neither symmetric nor transitive in practice, so the result must not depend
-    on who asks whom first. Distinct answers are taken from the most to the least frequent, equally frequent ones by
-    their text; each joins the first cluster whose representative, the answer that opened it, agrees with it in both
-    directions. The order of the samples plays no part, and neither does the gold answer. `equivalent` is asked about
-    distinct answers only: at most twice for each pair of a text and a cluster.
+    on the order of comparisons. Distinct answers are taken from the most to the least frequent, equally frequent ones
+    by their text; each joins the first cluster whose representative, the answer that opened it, agrees with it in both
+    directions.
     """
     opened: list[str] = []
     joined: dict[str, int] = {}
@@ -63,12 +56,10 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
     """Return the answer that each cluster stands for: its most frequent text, the first in text order among equals."""
     cluster_of = dict(zip(answers, clusters, strict=True))
-    first: dict[int, str] = {}
+    first: dict[int | None, str] = {}
     for text in _by_frequency(answers):
-        number = cluster_of[text]
-        assert number is not None, "only None may abstain"
-        first.setdefault(number, text)
-    return [first[number] for number in sorted(first)]
+        first.setdefault(cluster_of[text], text)
+    return [first[number] for number in sorted(number for number in first if number is not None)]
 
 
 def _by_frequency(answers: Sequence[str | None]) -> list[str]:
@@ -81,9 +72,8 @@ def _by_frequency(answers: Sequence[str | None]) -> list[str]:
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
     """Return the chance that k of n samples, `correct` of them right, hold a right one: 1 - C(n-c, k) / C(n, k)."""
-    if not 0 <= correct <= n:
-        raise ValueError(f"correct: must be from 0 to n = {n}, got {correct}")
-    _require_subset(n, k)
+    if not (0 <= correct <= n and 1 <= k <= n):
+        raise ValueError(f"n={n}, correct={correct}, k={k}: correct must be from 0 to n, and k from 1 to n")
     every = math.comb(n, k)
     # integers of any size; subtracted before the one rounding, so that small chances keep their digits
     return (every - math.comb(n - correct, k)) / every
@@ -101,19 +91,18 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
     """Return the chance that the vote of k of these samples elects a correct cluster.
 
     Args:
-        clusters: what each sample votes for, as `cluster` gives it; None abstains.
+        clusters: the vote of each sample, as `cluster` gives it; None abstains.
         correct: whether the answer of each cluster is right.
 
     A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. Clusters are
     those of all n samples: a subset is not clustered anew.
     """
-    votes = Counter(number for number in clusters if number is not None)
-    if unknown := sorted(votes.keys() - correct.keys()):
-        raise ValueError(f"correct: must say whether each cluster is right, {unknown[0]} is missing")
-    _require_subset(len(clusters), k)
-    right = sorted(size for number, size in votes.items() if correct[number])
-    wrong = sorted(size for number, size in votes.items() if not correct[number])
-    return float(majority_curve(tuple(right), tuple(wrong), len(clusters))[k - 1])
+    if not 1 <= k <= len(clusters):
+        raise ValueError(f"k: must be from 1 to n = {len(clusters)}, got {k}")
+    sizes: dict[bool, list[int]] = {True: [], False: []}
+    for number, size in Counter(number for number in clusters if number is not None).items():
+        sizes[correct[number]].append(size)
+    return float(majority_curve(tuple(sorted(sizes[True])), tuple(sorted(sizes[False])), len(clusters))[k - 1])
 
 
 @functools.lru_cache(maxsize=16_384)
@@ -124,11 +113,9 @@ def majority_curve(right: tuple[int, ...], wrong: tuple[int, ...], n: int) -> Ar
     more votes and j clusters have as many; `credit[k, j]` adds up the right ones among those j. Both grow by one
     cluster at a time. All terms are positive, so float64 keeps 13 digits or more.
     """
-    if n > MOST_SAMPLES:
-        raise ValueError(f"n: majority votes are counted for up to {MOST_SAMPLES} samples a problem, got {n}")
     abstaining = n - sum(right) - sum(wrong)
-    if abstaining < 0 or min(right + wrong, default=1) < 1:
-        raise ValueError(f"clusters: sizes must be 1 or more and add up to at most n = {n}, got {right + wrong}")
+    if n > MOST_SAMPLES or abstaining < 0:
+        raise ValueError(f"n: must be at most {MOST_SAMPLES} and no less than the votes, {n - abstaining}, got {n}")
     won = np.zeros(n + 1)
     for top in range(1, max(right + wrong, default=0) + 1):
         most_tied = sum(size >= top for size in right + wrong)
@@ -155,13 +142,6 @@ def _with_cluster(ways: Array, size: int, top: int) -> Array:
     if size >= top:
         grown[top:, 1:] += math.comb(size, top) * ways[:-top, :-1]
     return grown
-
-
-def _require_subset(n: int, k: int) -> None:
-    if n < 1:
-        raise ValueError(f"n: must be 1 sample or more, got {n}")
-    if not 1 <= k <= n:
-        raise ValueError(f"k: must be from 1 to n = {n}, got {k}")
 
 
 # ---- one problem
@@ -201,22 +181,23 @@ class ProblemScore:
     correct_at: dict[float, int] = field(default_factory=dict)
 
 
-def summarize(problem: str, results: Sequence[SampleResult], clusters: Sequence[int | None]) -> ProblemScore:
-    """Count the answers of a problem; each cluster of the samples is graded by its representative.
+def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equivalent) -> tuple[ProblemScore, list[Any]]:
+    """Count the answers of a problem; return the vote of each result, too, which is None for all but the samples.
 
-    The vote elects an answer, and that answer is the representative: the most frequent text of the winning cluster. Its
-    grade decides, also where other members were graded differently, as happens because the grader's equivalence is not
-    transitive; `mixed` reports that, and only then can majority@1 differ from the average. Equal texts graded
-    differently (a timeout) count as correct where one of them was.
+    Each cluster is graded by its representative, the most frequent text of it, since that is the answer that the vote
+    elects; so also where other members were graded differently, as happens because equivalence is not transitive:
+    `mixed` reports that. Equal texts graded differently (a timeout) count as correct where one of them was.
     """
-    sampled, greedy, further = parted(results)
+    sampled = [result for result in results if result.temperature is None and not result.greedy]
     answers = [sample.answer for sample in sampled]
+    clusters = cluster(answers, equivalent)
     correct_texts = {sample.answer for sample in sampled if sample.correct}
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for number, text in enumerate(representatives(answers, clusters)):
         sizes[text in correct_texts].append(clusters.count(number))
     graded = {(number, sample.correct) for number, sample in zip(clusters, sampled, strict=True)}
-    return ProblemScore(
+    further = Counter(result.temperature for result in results if result.temperature is not None)
+    score = ProblemScore(
         problem=problem,
         samples=len(sampled),
         correct=sum(sample.correct for sample in sampled),
@@ -225,23 +206,13 @@ def summarize(problem: str, results: Sequence[SampleResult], clusters: Sequence[
         no_answer=answers.count(None),
         truncated=sum(sample.truncated for sample in sampled),
         tokens=sum(sample.tokens for sample in sampled),
-        greedy=None if greedy is None else greedy.correct,
+        greedy=next((result.correct for result in results if result.greedy), None),
         mixed=len(graded) > len({number for number, _ in graded}),
-        samples_at=min(map(len, further.values()), default=0),
-        correct_at={at: sum(sample.correct for sample in drawn) for at, drawn in further.items()},
+        samples_at=min(further.values(), default=0),
+        correct_at={at: sum(one.correct for one in results if one.temperature == at) for at in sorted(further)},
     )
-
-
-def parted(
-    results: Sequence[SampleResult],
-) -> tuple[list[SampleResult], SampleResult | None, dict[float, list[SampleResult]]]:
-    """Split the results of a problem into samples, the greedy one, and those of each further temperature."""
-    further: dict[float, list[SampleResult]] = {}
-    for result in results:
-        if result.temperature is not None:
-            further.setdefault(result.temperature, []).append(result)
-    sampled = [result for result in results if result.temperature is None and not result.greedy]
-    return sampled, next((result for result in results if result.greedy), None), dict(sorted(further.items()))
+    votes = iter(clusters)
+    return score, [next(votes) if one.temperature is None and not one.greedy else None for one in results]
 
 
 def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = ()) -> list[str]:
@@ -250,16 +221,7 @@ def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = 
         return ["greedy"]
     votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in range(1, samples + 1)]
     further = [f"T={temperature:g}" for temperature in temperatures]
-    return [
-        "average",
-        "all_right",
-        *votes,
-        *(["greedy"] if greedy else []),
-        *further,
-        "no_answer",
-        "truncated",
-        "tokens",
-    ]
+    return ["average", "all_right", *votes, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
 
 
 def metric_bounds(metric: str) -> Bounds:
@@ -276,30 +238,24 @@ def difference_bounds(metric: str) -> Bounds:
 def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     """Return the metric of each problem, in order."""
     samples = min(problem.samples for problem in problems)
-    greedy = all(problem.greedy is not None for problem in problems)
-    names_at = {f"T={temperature:g}": temperature for temperature in problems[0].correct_at}
-    at_k = re.fullmatch(r"(pass|majority)@([1-9][0-9]{0,5})", metric, re.ASCII)
-    if at_k and int(at_k[2]) <= samples:
-        curves = [
-            pass_curve(p.correct, p.samples) if at_k[1] == "pass" else majority_curve(p.right, p.wrong, p.samples)
-            for p in problems
-        ]
-        return np.array([curve[int(at_k[2]) - 1] for curve in curves])
-    if metric.startswith("T=") and metric in names_at:
-        return np.array([problem.correct_at[names_at[metric]] / problem.samples_at for problem in problems])
-    if metric == "all_right" and samples:
-        return np.array([float(problem.correct == problem.samples) for problem in problems])
-    if metric == "greedy" and greedy:
-        return np.array([float(problem.greedy or 0) for problem in problems])
-    counts = {"average": "correct", "no_answer": "no_answer", "truncated": "truncated", "tokens": "tokens"}
-    if metric in counts and samples:
-        return np.array([getattr(problem, counts[metric]) / problem.samples for problem in problems])
-    known = [
-        *((f"average, pass@1 to pass@{samples}, majority@1 to majority@{samples}",) if samples else ()),
-        *(("greedy",) if greedy else ()),
-        *names_at,
-        *(("all_right, no_answer, truncated, tokens",) if samples else ()),
-    ]
-    without = "" if greedy else " and no greedy decoding"
-    problem = f"no {metric!r} with {samples} samples a problem{without}"
-    raise UsageError(problem, field="metric", hint=f"known: {', '.join(known)}")
+    temperatures = {f"T={at:g}": at for at in problems[0].correct_at}
+    names = metric_names(
+        samples, greedy=all(p.greedy is not None for p in problems), temperatures=temperatures.values()
+    )
+    if metric not in names:
+        votes = f", pass@1 to pass@{samples}, majority@1 to majority@{samples}" if samples else ""
+        hint = f"known: {', '.join(name for name in names if '@' not in name)}{votes}"
+        raise UsageError(f"no {metric!r} with {samples} samples a problem", field="metric", hint=hint)
+    kind, _, k = metric.partition("@")
+    if kind == "pass":
+        return np.array([pass_curve(p.correct, p.samples)[int(k) - 1] for p in problems])
+    if kind == "majority":
+        return np.array([majority_curve(p.right, p.wrong, p.samples)[int(k) - 1] for p in problems])
+    if metric in temperatures:
+        return np.array([p.correct_at[temperatures[metric]] / p.samples_at for p in problems])
+    if metric == "greedy":
+        return np.array([float(p.greedy or 0) for p in problems])
+    if metric == "all_right":
+        return np.array([float(p.correct == p.samples) for p in problems])
+    count = "correct" if metric == "average" else metric
+    return np.array([getattr(p, count) / p.samples for p in problems])

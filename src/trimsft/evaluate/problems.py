@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,20 @@ def read_problems(
         grading: that of rows that say nothing of it.
         columns: what the file calls `problem` and `answer`, where it calls them otherwise.
     """
-    name = benchmark_name(path)
-    problems = []
-    for number, row in read_rows(path):
+    name, problems = benchmark_name(path), []
+    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
+        if not line.strip():
+            continue
         place = f"{path}, line {number}"
+        try:
+            row = parse_json(line.decode("utf-8-sig"))
+        except ValueError as error:
+            raise DataError(f"{place}: not JSON ({one_line(error)})") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{place}: must be an object with named fields, got {type(row).__name__}")
         for field_name, column in (columns or {}).items():
             if column not in row:
-                problem = f"{place}: there is no column {column!r}; it has {_columns_of(row)}"
+                problem = f"{place}: there is no column {column!r}; it has {_names_of(row)}"
                 raise DataError(problem, field=f"{field_name}_column")
         renamed = row | {field_name: row[column] for field_name, column in (columns or {}).items()}
         problems.append(as_problem(renamed, place, f"{name}-{number}", grading))
@@ -111,23 +118,32 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
     return list(known.values())
 
 
-def _columns_of(row: Mapping[str, Any]) -> str:
-    return ", ".join(map(reprlib.repr, list(row)[:20]))
+def write_problems(problems: Iterable[Problem], *, with_grading: bool = True) -> bytes:
+    """Return JSON Lines that `read_problems` reads back; without gradings, only what is asked."""
+    lines = []
+    for problem in problems:
+        row = {
+            "id": problem.id,
+            "problem": problem.problem,
+            "answer": problem.answer,
+            "is_multiple_answer": problem.multiple or None,
+            "tolerance": problem.tolerance,
+            "error": problem.absolute,
+            "unit": problem.unit,
+            "choices": list(problem.choices) or None,
+            "instruction": problem.instruction,
+        }
+        grading = problem.grading
+        if with_grading and (grading != Grading() or problem.choices or problem.instruction is not None):
+            row |= {"grading": grading.kind, "pattern": grading.pattern, "ignore_case": grading.ignore_case or None}
+            row |= {"compare": grading.compare} if grading.kind == "regex" else {}
+        lines.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
+    return "".join(lines).encode()
 
 
-def write_problems(problems: Iterable[Problem]) -> bytes:
-    """Return JSON Lines that `read_problems` reads back."""
-    return b"".join(_line(_row(problem) | _grading_fields(problem)) for problem in problems)
-
-
-def fingerprint(problems: Iterable[Problem]) -> str:
-    """Return the SHA-256 of what is asked, in order: problems, answers, and what belongs to them."""
-    return hashlib.sha256(b"".join(_line(_row(problem)) for problem in problems)).hexdigest()
-
-
-def grading_fingerprint(problems: Iterable[Problem]) -> str:
-    """Return the SHA-256 of the same, and of how the answers are graded."""
-    return hashlib.sha256(write_problems(problems)).hexdigest()
+def fingerprint(problems: Iterable[Problem], *, with_grading: bool = False) -> str:
+    """Return the SHA-256 of what is asked, in order: problems, answers, what belongs to them, and their gradings."""
+    return hashlib.sha256(write_problems(problems, with_grading=with_grading)).hexdigest()
 
 
 def describe_gradings(problems: Iterable[Problem]) -> str:
@@ -138,110 +154,7 @@ def describe_gradings(problems: Iterable[Problem]) -> str:
     return "" if texts == ["math"] else " and ".join(texts)
 
 
-def _line(row: Mapping[str, Any]) -> bytes:
-    return (json.dumps(row) + "\n").encode()
-
-
-def _row(problem: Problem) -> dict[str, Any]:
-    """Return what is asked; fingerprints are of these names in this order."""
-    row = {
-        "id": problem.id,
-        "problem": problem.problem,
-        "answer": problem.answer,
-        "is_multiple_answer": problem.multiple or None,
-        "tolerance": problem.tolerance,
-        "error": problem.absolute,
-        "unit": problem.unit,
-        "choices": list(problem.choices) or None,
-        "instruction": problem.instruction,
-    }
-    return {name: value for name, value in row.items() if value is not None}
-
-
-def _grading_fields(problem: Problem) -> dict[str, Any]:
-    """Return how it is graded, in the fields of a row; none for what a row says nothing of."""
-    grading = problem.grading
-    if grading == Grading() and not problem.choices and problem.instruction is None:
-        return {}
-    fields: dict[str, Any] = {"grading": grading.kind}
-    if grading.pattern is not None:
-        fields |= {"pattern": grading.pattern, "compare": grading.compare}
-    return fields | ({"ignore_case": True} if grading.ignore_case else {})
-
-
-def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
-    """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
-    for name in ("problem", "answer"):
-        if row.get(name) is None:
-            lacking = f"{place}: no field {name!r}; it has {_columns_of(row)}"
-            raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
-    problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
-    answers = answer if isinstance(answer, list) else [answer]
-    for name, what, holds in (
-        ("problem", "a text", is_text(problem)),
-        ("answer", "a text or a number, or a list of such", answers and all(map(_is_answer, answers))),
-        ("id", "a text or an integer", identity is None or _is_label(identity)),
-        ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
-        ("unit", "a text", not row.get("unit") or is_text(row["unit"])),
-    ):
-        if not holds:
-            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
-    read = Problem(
-        id=default_id if identity is None else str(identity),
-        problem=str(problem),
-        answer=_one_or_several([str(one).strip() for one in answers]),
-        multiple=bool(several),
-        tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
-        absolute=_as_tolerance(row.get("error"), "error", place),
-        unit=row.get("unit") or None,
-    )
-    says_how = row.get("grading") is not None or grading is not None
-    return _with_grading(read, row, place, grading) if says_how else read
-
-
-def _with_grading(problem: Problem, row: Mapping[str, Any], place: str, default: Grading | None) -> Problem:
-    """Return the problem with what its row says of grading and choices, or with this default."""
-    choices, instruction = row.get("choices"), row.get("instruction")
-    is_list = isinstance(choices, list) and 2 <= len(choices) <= len(LETTERS)
-    if choices is not None and not (is_list and all(_is_label(one) or isinstance(one, float) for one in choices)):
-        raise DataError(f"{place}: 'choices' must be a list of 2 to {len(LETTERS)} texts, got {reprlib.repr(choices)}")
-    if instruction not in (None, "") and not is_text(instruction):
-        raise DataError(f"{place}: 'instruction' must be a text, got {reprlib.repr(instruction)}")
-    grading = default or Grading()
-    if row.get("grading") is not None:
-        grading = _read_grading(row, place)
-    texts = tuple(str(choice).strip() for choice in choices or ())
-    read = replace(problem, grading=grading, choices=texts, instruction=instruction)
-    for name in ("is_multiple_answer", "tolerance", "error", "unit"):
-        if row.get(name) and not grading.is_mathematics:
-            raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
-    if grading.kind != "choice":
-        return read
-    answers = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
-    return replace(read, answer=_one_or_several([_letter(answer, texts, place) for answer in answers]))
-
-
-def _read_grading(row: Mapping[str, Any], place: str) -> Grading:
-    given = {name: row[name] for name in ("pattern", "compare", "ignore_case") if row.get(name) is not None}
-    for name, value in {"grading": row["grading"], **given}.items():
-        kind, what = (bool, "true or false") if name == "ignore_case" else (str, "a text")
-        if not isinstance(value, kind) or (kind is str and not is_text(value)):
-            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
-    try:
-        return Grading(row["grading"], **given)
-    except UsageError as error:
-        raise DataError(f"{place}: {error}") from error
-
-
-def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
-    """Return the letter of the right choice; MMLU gives its number, from 0 on."""
-    letters = LETTERS[: len(choices)] if choices else LETTERS
-    is_number = isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(choices)
-    letter = letters[answer] if is_number else str(answer).strip().upper()
-    if len(letter) != 1 or letter not in letters:
-        right = f"a letter from A to {letters[-1]}, or the number of a choice from 0 on"
-        raise DataError(f"{place}: 'answer' must be {right}, got {reprlib.repr(answer)}")
-    return letter
+# ---- rows
 
 
 def _is_label(value: Any) -> bool:
@@ -249,37 +162,103 @@ def _is_label(value: Any) -> bool:
 
 
 def _is_answer(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return _is_label(value)
+    return math.isfinite(value) if isinstance(value, float) else _is_label(value)
 
 
-def _one_or_several(answers: Sequence[str]) -> str | tuple[str, ...]:
-    return answers[0] if len(answers) == 1 else tuple(answers)
-
-
-def _as_tolerance(value: Any, name: str, place: str) -> float | None:
-    if value is None or value == "":
-        return None
+def _is_share(value: Any) -> bool:
     try:
-        tolerance = float(value)
+        return 0 < float(value) < 1  # OlympiadBench writes it as a text
     except (TypeError, ValueError, OverflowError):
-        tolerance = math.nan
-    if not 0 < tolerance < 1:
-        got = reprlib.repr(value)
-        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {got}")
-    return tolerance
+        return False
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a JSON Lines file, packed or not, each with the number of its line."""
-    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_answers(value: Any) -> bool:
+    answers = value if isinstance(value, list) else [value]
+    return bool(answers) and all(map(_is_answer, answers))
+
+
+def _are_choices(value: Any) -> bool:
+    return isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value))
+
+
+_Fields = dict[str, tuple[str, Callable[[Any], bool]]]
+_ASKED: _Fields = {
+    "problem": ("a text", is_text),
+    "answer": ("a text or a number, or a list of such", _are_answers),
+    "id": ("a text or an integer", _is_label),
+    "is_multiple_answer": ("true or false", _is_bool),
+    "tolerance": ("a number between 0 and 1, or absent", _is_share),
+    "error": ("a number between 0 and 1, or absent", _is_share),
+    "unit": ("a text", is_text),
+}
+_GRADED: _Fields = {
+    "choices": (f"a list of 2 to {len(LETTERS)} texts", _are_choices),
+    "instruction": ("a text", is_text),
+    "grading": ("a text", is_text),
+    "pattern": ("a text", is_text),
+    "compare": ("a text", is_text),
+    "ignore_case": ("true or false", _is_bool),
+}
+"""Fields of rows that say how they are graded; elsewhere a column of such a name is somebody else's."""
+
+
+def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
+    """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
+    given = {name: value for name, value in row.items() if value is not None and value != ""}
+    for name in ("problem", "answer"):
+        if name not in given:
+            lacking = f"{place}: no field {name!r}; it has {_names_of(row)}"
+            raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
+    says_how = "grading" in given or grading is not None
+    known = {**_ASKED, **_GRADED} if says_how else _ASKED
+    given = {name: value for name, value in given.items() if name in known}
+    for name, value in given.items():
+        what, holds = known[name]
+        if not holds(value):
+            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
+    answers = given["answer"] if isinstance(given["answer"], list) else [given["answer"]]
+    choices = tuple(str(choice).strip() for choice in given.get("choices", ()))
+    if "grading" in given:
+        how = {name: given[name] for name in ("pattern", "compare", "ignore_case") if name in given}
         try:
-            row = parse_json(line.decode("utf-8-sig"))
-        except ValueError as error:
-            raise DataError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}")
-        yield number, row
+            grading = Grading(given["grading"], **how)
+        except UsageError as error:
+            raise DataError(f"{place}: {error}") from error
+    grading = grading or Grading()
+    for name in ("is_multiple_answer", "tolerance", "error", "unit"):
+        if given.get(name) and not grading.is_mathematics:
+            raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
+    if grading.kind == "choice":
+        answers = [_letter(answer, choices, place) for answer in answers]
+    texts = tuple(str(answer).strip() for answer in answers)
+    return Problem(
+        id=str(given.get("id", default_id)),
+        problem=given["problem"],
+        answer=texts[0] if len(texts) == 1 else texts,
+        multiple=given.get("is_multiple_answer", False),
+        tolerance=float(given["tolerance"]) if "tolerance" in given else None,
+        absolute=float(given["error"]) if "error" in given else None,
+        unit=given.get("unit"),
+        grading=grading,
+        choices=choices,
+        instruction=given.get("instruction"),
+    )
+
+
+def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
+    """Return the letter of the right choice; MMLU gives its number, from 0 on."""
+    letters = LETTERS[: len(choices)] if choices else LETTERS
+    is_number = isinstance(answer, int) and 0 <= answer < len(choices)
+    letter = letters[answer] if is_number else str(answer).strip().upper()
+    if len(letter) != 1 or letter not in letters:
+        right = f"a letter from A to {letters[-1]}, or the number of a choice from 0 on"
+        raise DataError(f"{place}: 'answer' must be {right}, got {reprlib.repr(answer)}")
+    return letter
+
+
+def _names_of(row: Mapping[str, Any]) -> str:
+    return ", ".join(map(reprlib.repr, list(row)[:20]))

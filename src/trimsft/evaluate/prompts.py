@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trimsft.data.encode import encode_prompts, encode_texts
@@ -27,6 +27,7 @@ from trimsft.data.templates import (
     messages_of,
     resolve_template_name,
 )
+from trimsft.evaluate.engines import Sampling
 
 _SERVER_RENDERS = (
     "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
@@ -67,6 +68,11 @@ class Prompts:
         first = self.prompts[0]
         return first.text or "\n".join(f"[{m['role']}] {m['content']}" for m in first.messages or ())
 
+    def ended(self, sampling: Sampling) -> Sampling:
+        """Return this sampling with all that ends an answer."""
+        stop, tokens = (*sampling.stop, *self.stop), (*sampling.stop_tokens, *self.stop_tokens)
+        return replace(sampling, stop=tuple(dict.fromkeys(stop)), stop_tokens=tuple(dict.fromkeys(tokens)))
+
 
 def make_prompts(
     problems: Sequence[str], tokenizer: Any = None, *, template: str = "auto", system_prompt: str | None = None
@@ -74,37 +80,35 @@ def make_prompts(
     """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
     if not problems:
         raise TemplateError("problems: there are none to make prompts of")
-    if tokenizer is None:
-        return _without_tokenizer(problems, template, system_prompt)
-    why: tuple[str, ...] = ()
-    if template == "auto":
-        name, chosen, reason = choose_for_family(tokenizer, system_prompt)
-        why = (reason,)
-    else:
-        name = resolve_template_name(template, tokenizer)
-        chosen = choose_template(template, tokenizer, system_prompt)
-    texts = chosen.render(problems)
-    tokens = encode_prompts(problems, tokenizer, chosen)
-    chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
-    if isinstance(chosen, ChatTemplate):
-        chats = [tuple(chosen.messages(problem)) for problem in problems]
-    prompts = tuple(Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True))
-    stop, stop_tokens = _ends(chosen, tokenizer)
-    notes = (*why, *_unknown_markers(name, chosen, tokenizer))
-    return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)
-
-
-def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: str | None) -> Prompts:
     check_template_name(template)
-    if template in ("auto", "chat"):
+    if tokenizer is None and template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
         chats = (tuple(messages_of(problem, instruction)) for problem in problems)
         why = (_SERVER_RENDERS,) if template == "auto" else ()
         return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats), notes=why)
-    name = resolve_template_name(template, None)
-    chosen = choose_template(template, None, system_prompt)
-    prompts = tuple(Prompt(text) for text in chosen.render(problems))
-    return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
+    notes: tuple[str, ...] = ()
+    if template == "auto":
+        name, chosen, reason = choose_for_family(tokenizer, system_prompt)
+        notes = (reason,)
+    else:
+        name, chosen = resolve_template_name(template, tokenizer), choose_template(template, tokenizer, system_prompt)
+    if tokenizer is None:
+        prompts = tuple(Prompt(text) for text in chosen.render(problems))
+        return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
+    prompts = tuple(
+        Prompt(text, tuple(ids), tuple(chosen.messages(problem)) if isinstance(chosen, ChatTemplate) else None)
+        for problem, text, ids in zip(
+            problems, chosen.render(problems), encode_prompts(problems, tokenizer, chosen), strict=True
+        )
+    )
+    if isinstance(chosen, TextTemplate):
+        for marker in dict.fromkeys(_MARKER.findall(chosen.before + chosen.after)):
+            if (length := len(encode_texts([marker], tokenizer)[0])) > 1:
+                notes += (
+                    f"template {name!r}: {marker} is no token of this tokenizer, which reads it as {length} tokens; "
+                    "is it the template of another model?",
+                )
+    return Prompts(name, system_prompt, prompts, *_ends(chosen, tokenizer), notes)
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -118,17 +122,3 @@ def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tu
         return (), tuple(dict.fromkeys([*tokens, marker]))
     # of a chat template only a special token counts: its words may be anybody's
     return ((end,) if isinstance(template, TextTemplate) else ()), tuple(tokens)
-
-
-def _unknown_markers(name: str, template: PromptTemplate, tokenizer: Any) -> tuple[str, ...]:
-    """Return a note for each marker of a text template that the tokenizer does not know: it is the wrong template."""
-    if not isinstance(template, TextTemplate):
-        return ()
-    markers = dict.fromkeys(_MARKER.findall(template.before + template.after))
-    lengths = {marker: len(encode_texts([marker], tokenizer)[0]) for marker in markers}
-    return tuple(
-        f"template {name!r}: {marker} is no token of this tokenizer, which reads it as {length} tokens; "
-        "is it the template of another model?"
-        for marker, length in lengths.items()
-        if length > 1
-    )

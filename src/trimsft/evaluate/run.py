@@ -13,20 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines import Engine, LocalModel, Sampling, identify_model, load_engine
-from trimsft.evaluate.engines.several import Copies, visible_gpus
+from trimsft.evaluate.engines import Engine, Sampling, identify_model, make_engine
 from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
-from trimsft.evaluate.grades import grade_record, scores_as_recorded
+from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
-from trimsft.evaluate.settings import OF_VLLM, EvalSettings
-from trimsft.grading import GRADER_VERSION, Grader, load_scorer
+from trimsft.evaluate.settings import EvalSettings
+from trimsft.grading import Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
 from trimsft.tables import Cell, Table, Tabular
 
@@ -87,58 +85,44 @@ def evaluate(
         on_progress: called with every sample.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
-    version = scorer.version if scorer else GRADER_VERSION
-    tasks = [_Task(path, settings) for path in settings.benchmarks]
-    scores = {task.name: task.scores_as_recorded(version) for task in tasks}
-    left = [task for task in tasks if scores[task.name] is None]
-    unfinished = [task for task in left if not task.is_complete()]
-    with ExitStack() as held:
-        if unfinished:
-            on_load([task.name for task in unfinished])
-            engine = make_engine(settings)
-            held.callback(engine.close)
-            evaluations = {task.name: task.prepare(engine) for task in unfinished}
-        if left:
-            kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-            grader = Grader(kind=kind, scorer=scorer)
-        for task in left:
-            if task in unfinished:
-                on_start(task.name, evaluations[task.name].prompts)
-                fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
-            scores[task.name] = grade_record(task.record, grader, task.problems)
-    return Evaluated(settings.run, tuple(score for score in scores.values() if score))
-
-
-class _Task:
-    """One benchmark of an evaluation."""
-
-    def __init__(self, path: str, settings: EvalSettings) -> None:
-        """Read the problems, and refuse settings that the record of this benchmark does not allow."""
-        self.name, self.path, self.settings = benchmark_name(path), path, settings
+    kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
+    grader = Grader(kind=kind, scorer=scorer)
+    records, problems = dict[str, SampleRecord](), dict[str, list[Problem]]()
+    for path in settings.benchmarks:
+        name = benchmark_name(path)
         grading, columns = settings.grading_of_rows(), settings.columns
-        self.problems = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
-        self.record = SampleRecord(settings.run.eval_dir / self.name)
-        is_another = self.record.refuse_other(settings_of(self.name, self.problems, settings), self.problems)
-        self._is_same = not is_another and _is_same_model(self.record.settings(), settings)
+        problems[name] = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
+        records[name] = SampleRecord(settings.run.eval_dir / name)
+    unfinished = [name for name in records if not _is_complete(records[name], problems[name], settings)]
 
-    def is_complete(self) -> bool:
-        """Return whether every sample is recorded."""
-        return self._is_same and not self.record.missing(self.record.wanted())
+    scores = []
+    with ExitStack() as stack:
+        evaluations: dict[str, Evaluation] = {}
+        if unfinished:
+            on_load(unfinished)
+            engine = make_engine(settings)
+            stack.callback(engine.close)
+        for path in settings.benchmarks:
+            if (name := benchmark_name(path)) in unfinished:
+                prompts = _prompts(settings, engine, problems[name])
+                source = describe_source(path, settings.data_dir)
+                evaluations[name] = Evaluation(name, problems[name], prompts, settings, source)
+                records[name].refuse_other(evaluations[name].settings(engine), problems[name])
+                evaluations[name].check(engine)
+        for name, record in records.items():
+            if name in evaluations:
+                on_start(name, evaluations[name].prompts)
+                fill(record, evaluations[name], engine, on_progress=partial(on_progress, name))
+            scores.append(grade_record(record, grader, problems[name]))
+    return Evaluated(settings.run, tuple(scores))
 
-    def scores_as_recorded(self, version: str) -> BenchmarkScore | None:
-        """Return the scores, where there is nothing to do."""
-        if not self._is_same or not self.record.is_graded_as(self.problems):
-            return None
-        return scores_as_recorded(self.record, self.settings.grader, version)
 
-    def prepare(self, engine: Engine) -> Evaluation:
-        """Make the prompts, and refuse what the record or the engine does not allow, before anything is written."""
-        prompts = _prompts(self.settings, engine, self.problems)
-        source = describe_source(self.path, self.settings.data_dir)
-        evaluation = Evaluation(self.name, self.problems, prompts, self.settings, source)
-        self.record.refuse_other(evaluation.settings(engine), self.problems)
-        evaluation.check(engine)
-        return evaluation
+def _is_complete(record: SampleRecord, problems: Sequence[Problem], settings: EvalSettings) -> bool:
+    """Return whether every sample is recorded already; refuse settings that the record does not allow."""
+    name = record.folder.name
+    if record.refuse_other(settings_of(name, problems, settings), problems):
+        return False
+    return _is_same_model(record.settings(), settings) and not record.missing(record.wanted())
 
 
 def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
@@ -184,38 +168,3 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
                     f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
                 )
     return replace(prompts, notes=tuple(notes))
-
-
-def make_engine(settings: EvalSettings) -> Engine:
-    """Return what the settings name: a server, or copies of a model, one on each GPU."""
-    if settings.server is not None:
-        from trimsft.evaluate.engines.server_engine import ServerEngine
-
-        name = settings.tokenizer or (settings.model if Path(settings.model).is_dir() else None)
-        return ServerEngine(
-            settings.server,
-            settings.model,
-            concurrency=settings.concurrency or 64,
-            timeout=settings.timeout or 600.0,
-            tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
-        )
-    import torch
-
-    model = _local_model(settings)
-    gpus, each = visible_gpus() if torch.cuda.is_available() else [], model.tensor_parallel or 1
-    if each > max(1, len(gpus)):
-        raise UsageError(f"there are {len(gpus)} GPUs", field="tensor_parallel", value=each)
-    shares = [",".join(gpus[first : first + each]) for first in range(0, len(gpus) - each + 1, each)]
-    return load_engine(model) if len(shares) < 2 else Copies(model, shares)
-
-
-def _local_model(settings: EvalSettings) -> LocalModel:
-    weights = find_weights(settings.model)
-    if settings.revision is not None and Path(weights).is_dir():
-        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
-    names = ("engine", "revision", "dtype", "gpu_memory", *OF_VLLM)
-    model = LocalModel(str(weights), **{name: getattr(settings, name) for name in names})
-    for name in () if model.by_vllm else OF_VLLM:
-        if (value := getattr(settings, name)) is not None:
-            raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
-    return model

@@ -6,7 +6,6 @@ runs/trim/eval/math500/
   samples.jsonl    one line a sample, append-only; sample -1 is the greedy one, temperature that of a further one:
                      {"problem": "test/algebra/1.json", "sample": 0, "temperature": null, "seed": 1193046471,
                       "text": "...", "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
-  errors.jsonl     requests that failed, each time they did
 
 record = SampleRecord(Path("runs/trim/eval/math500"))
 with record.lock():
@@ -16,10 +15,10 @@ with record.lock():
 """
 
 import json
+import reprlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +29,7 @@ from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, refus
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
+MAY_GROW = ("samples", "greedy", "temperature_samples")
 OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
 """Settings that say nothing about a greedy answer."""
 _RESTORE = "restore it, or choose another output directory"
@@ -105,8 +105,8 @@ class SampleRecord:
         self.settings_path = self.folder / "settings.json"
         self.problems_path = self.folder / "problems.jsonl"
         self.samples_path = self.folder / "samples.jsonl"
+        self.last_error: str | None = None  # of a request that failed in this process
         self._samples = JsonLines(self.samples_path)
-        self._errors = JsonLines(self.folder / "errors.jsonl")
         self._known: set[Key] | None = None
 
     def lock(self) -> RunLock:
@@ -134,7 +134,9 @@ class SampleRecord:
         """Refuse an evaluation that may not go on in this record, and write nothing; return whether it is another.
 
         Settings that are left out are not compared, so that most can be refused before a model is loaded. Before the
-        first sample is recorded, settings do not bind.
+        first sample is recorded, settings do not bind. More samples, temperatures, the greedy answer and more problems
+        after the same first ones leave every recorded sample as it would have come out: its seed depends on the seed,
+        the problem, its number and temperature alone.
         """
         is_empty = next(iter(self._samples), None) is None
         if not self.settings_path.exists() and not is_empty:
@@ -142,10 +144,27 @@ class SampleRecord:
             raise RunError(problem, hint=_RESTORE)
         if is_empty:
             return True
-        was, now = self.settings(), parse_json(json.dumps(settings))
-        changed = _changes(was, now)
-        recorded = self.problems() if any(name.startswith("problems.") for name in changed) else []
-        if refused := _refusals(changed, was, now, recorded, problems):
+        recorded = self.settings()
+        was, now = dict(by_dotted_name(recorded)), dict(by_dotted_name(parse_json(json.dumps(settings))))
+        changed = [name for name in now if not name.startswith("details") and was.get(name, ...) != now[name]]
+        refused = []
+        for name in changed:
+            if name.startswith("problems."):
+                continue
+            before, after = was.get(name, "not set"), now[name]
+            grown = name in MAY_GROW and before < after
+            grown |= name == "temperatures" and set(before) < set(after)
+            if not grown and not (name in OF_SAMPLES and recorded["samples"] == 0):
+                why = " (a record never shrinks)" if name in (*MAY_GROW, "temperatures") else ""
+                refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
+        if any(name.startswith("problems.") for name in changed):
+            pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
+            other = next((at for at, (before, after) in pairs if before != after), None)
+            count = recorded["problems"]["count"]
+            if other is not None or len(problems) < count:
+                why = f"number {other} has another id, text or answer" if other else "a record never shrinks"
+                refused.append(f"problems: was {count}, now {len(problems)} ({why})")
+        if refused:
             raise RunError(
                 f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
                 hint="give it the same settings to continue it, or choose another output directory",
@@ -169,20 +188,13 @@ class SampleRecord:
         recorded = self.settings()["problems"]
         problems = read_problems(self.problems_path)[: recorded["count"]]
         if len(problems) < recorded["count"] or fingerprint(problems) != recorded["sha256"]:
-            raise RunError(
-                f"{self.problems_path}: holds other problems than those that were asked (settings.json has their "
-                "fingerprint)",
-                hint=_RESTORE,
-            )
+            problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
+            raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
         return problems
-
-    def is_graded_as(self, problems: Sequence[Problem]) -> bool:
-        """Return whether the recorded problems are graded as these say."""
-        return [problem.grading for problem in self.problems()] == [problem.grading for problem in problems]
 
     def change_grading(self, problems: Sequence[Problem]) -> None:
         """Write down that the same problems are graded as these say; what was asked stays as it is."""
-        if problems and not self.is_graded_as(problems):
+        if problems and [one.grading for one in self.problems()] != [one.grading for one in problems]:
             write_whole(self.problems_path, write_problems(problems))
 
     def __iter__(self) -> Iterator[Sample]:
@@ -200,50 +212,30 @@ class SampleRecord:
 
     def wanted(self) -> dict[Key, None]:
         """Return every sample that the settings ask for, in the order of the problems."""
-        settings = self.settings()
-        return wanted_keys(settings, [problem.id for problem in self.problems()])
+        return wanted_keys(self.settings(), [problem.id for problem in self.problems()])
 
     def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""
         if missing := self.missing(wanted):
-            errors = [str(line.get("error")) for line in self._errors]
-            why = f" (last error: {errors[-1]})" if errors else ""
-            raise IncompleteEvaluation(
-                f"{self.folder}: {len(missing):,} of {len(wanted):,} samples are missing, so there is no score{why}",
-                hint="rerun the command to resume",
-            )
+            why = f" (last error: {self.last_error})" if self.last_error else ""
+            problem = f"{len(missing):,} of {len(wanted):,} samples are missing, so there is no score{why}"
+            raise IncompleteEvaluation(f"{self.folder}: {problem}", hint="rerun the command to resume")
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Return those that are not recorded yet, in the order given."""
-        known = self._recorded()
-        return [key for key in keys if key not in known]
-
-    def append(self, sample: Sample) -> None:
-        """Record one sample; from then on it outlives the process."""
-        known = self._recorded()
-        if sample.key in known:
-            raise RunError(f"{self.folder}: sample {sample.sample} of {sample.problem!r} is recorded already")
-        self._samples.append(asdict(sample))
-        known.add(sample.key)
-
-    def append_error(self, key: Key, error: str) -> None:
-        """Record that a request failed."""
-        when = datetime.now().astimezone().isoformat(timespec="seconds")
-        self._errors.append({**key._asdict(), "error": error, "when": when})
-
-    def errors(self) -> list[dict[str, Any]]:
-        """Return every failure, in order; most were made good later."""
-        return self._errors.read()
-
-    def close(self) -> None:
-        """Close the files; the next `append` opens them again."""
-        self._samples.close()
-        self._errors.close()
-
-    def _recorded(self) -> set[Key]:
         if self._known is None:
             self._known = {sample.key for sample in self}
-        return self._known
+        return [key for key in keys if key not in self._known]
+
+    def append(self, sample: Sample) -> None:
+        """Record one sample that is missing; from then on it outlives the process."""
+        self._samples.append(asdict(sample))
+        if self._known is not None:
+            self._known.add(sample.key)
+
+    def close(self) -> None:
+        """Close the file; the next `append` opens it again."""
+        self._samples.close()
 
 
 def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> dict[Key, None]:
@@ -251,52 +243,3 @@ def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> dict[Ke
     each = [(number, None) for number in range(GREEDY if settings["greedy"] else 0, settings["samples"])]
     each += [(number, at) for at in settings["temperatures"] for number in range(settings["temperature_samples"])]
     return dict.fromkeys(Key(problem, *one) for problem in problems for one in each)
-
-
-# ---- a record may grow under new settings, and nothing else
-
-
-def _refusals(
-    changed: Mapping[str, str],
-    was: Mapping[str, Any],
-    now: Mapping[str, Any],
-    recorded: Sequence[Problem],
-    problems: Sequence[Problem],
-) -> list[str]:
-    """Return what stands in the way, each in words; nothing where the evaluation is the same or has grown.
-
-    More samples, temperatures, the greedy answer and more problems after the same first ones leave every recorded
-    sample as it would have come out: its seed depends on the seed, the problem, its number and temperature alone.
-    """
-    refused: list[str] = []
-    if any(name.startswith("problems.") for name in changed):
-        pairs = enumerate(zip(recorded, problems, strict=False), start=1)
-        other = next((at for at, (before, after) in pairs if before != after), None)
-        why = "a record never shrinks" if len(problems) < len(recorded) else None
-        if other is not None:
-            ids = f"recorded {recorded[other - 1].id!r}, now {problems[other - 1].id!r}"
-            why = f"number {other} has another id, text or answer: {ids}"
-        refused += [f"problems: was {len(recorded)}, now {len(problems)} ({why})"] if why else []
-    for name, text in changed.items():
-        if name == "temperatures":
-            if not set(was[name]) <= set(now[name]):
-                refused.append(f"{text} (a record never shrinks)")
-        elif name in ("samples", "greedy", "temperature_samples"):
-            if was[name] > now[name]:
-                instead = f": ask for {was[name]} and read pass@{now[name]}" if name == "samples" else ""
-                refused.append(f"{text} (a record never shrinks{instead})")
-        elif not name.startswith("problems.") and not (name in OF_SAMPLES and was["samples"] == 0):
-            refused.append(text)
-    return refused
-
-
-def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return what differs, by name and in words, but for what is left out now, and the details."""
-    old, new, changed = dict(by_dotted_name(was)), dict(by_dotted_name(now)), {}
-    for name in new:
-        if name.startswith("details") or (name in old and old[name] == new[name]):
-            continue
-        before, after = (repr(side[name]) if name in side else "not set" for side in (old, new))
-        is_short = len(before) + len(after) < 200
-        changed[name] = f"{name}: was {before}, now {after}" if is_short else f"{name}: is another text"
-    return changed

@@ -1,7 +1,7 @@
 """The scores of a run on a benchmark, their file, and their mean over benchmarks and over runs, all with intervals.
 
 result = score("gsm8k", samples, equivalent)          # samples: SampleResult, one for each response
-result.average.value, result.pass_at[8].low, result.majority_at[8].high, result.greedy
+result.metrics["pass@8"].low, result.average.value    # an interval of every metric, by name
 macro([result, score("math500", ...)])                # mean over benchmarks; macros: of several metrics at once
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 load_run("runs/trim")                                 # of a run directory
@@ -9,7 +9,8 @@ load_run("runs/trim")                                 # of a run directory
 `scores.json` is the last file of an evaluation:
 
     {"grader": {"kind": "strict", "version": "7", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
-     "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
+     "samples": 8, "metrics": {"average": {"value": 0.61, "low": 0.57, "high": 0.65}, ...},
+     "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
 import hashlib
@@ -27,11 +28,9 @@ from trimsft.evaluate.metrics import (
     Equivalent,
     ProblemScore,
     SampleResult,
-    cluster,
     metric_bounds,
     metric_names,
     metric_values,
-    parted,
     summarize,
 )
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
@@ -49,57 +48,42 @@ class BenchmarkScore:
     problems: int
     samples: int
     """Drawn for each problem; greedy decoding not counted. With 0, only `greedy` is known."""
-    average: Interval | None  # average@k, the mean correctness of all samples
-    pass_at: dict[int, Interval]  # pass@k for every k up to `samples`: the chance that one of k samples is correct
-    majority_at: dict[int, Interval]
-    """majority@k for every k up to `samples`: the chance that the vote of k samples is correct."""
-    greedy: Interval | None
-    no_answer_rate: Interval | None  # share of samples without an answer, whatever the reason
-    truncation_rate: Interval | None  # share of samples that ended at the length limit
-    mean_tokens: Interval | None
+    temperature: float  # of these samples
+    temperature_samples: int  # of each problem at each further temperature
+    metrics: dict[str, Interval]  # by the names that `trimsft.evaluate.metrics` lists
     statuses: dict[str, int]  # how many samples were graded how
     mixed_problems: int  # problems where answers that voted together were graded differently; see `summarize`
     per_problem: tuple[ProblemScore, ...]  # sorted by id; every metric can be had again from these
-    all_right: Interval | None = None  # share of problems with all samples correct
-    temperature: float = 1.0  # of the samples that all of the above are of
-    temperature_samples: int = 0  # of each problem at each further temperature
-    at_temperature: dict[float, Interval] = field(default_factory=dict)
-    """The average at each further temperature."""
 
     @property
-    def metrics(self) -> list[str]:
-        """Return the names of all metrics that it has."""
-        return metric_names(self.samples, greedy=self.greedy is not None, temperatures=self.at_temperature)
+    def average(self) -> Interval | None:
+        """Return the mean correctness of all samples."""
+        return self.metrics.get("average")
+
+    @property
+    def greedy(self) -> Interval | None:
+        return self.metrics.get("greedy")
+
+    @property
+    def at_temperature(self) -> dict[float, Interval]:
+        """Return the average at each further temperature."""
+        return {at: self.metrics[f"T={at:g}"] for at in self.per_problem[0].correct_at}
+
+    def known_as(self, metric: str) -> str:
+        """Return the name of a metric by temperature here: T=0 is greedy, T=1 the average where samples are at 1."""
+        return {"T=0": "greedy", f"T={self.temperature:g}": "average"}.get(metric, metric)
 
     def values(self, metric: str) -> Array:
         """Return the metric of each problem, in the order of `per_problem`."""
         return metric_values(self.per_problem, self.known_as(metric))
 
-    def known_as(self, metric: str) -> str:
-        """Return the name of a metric by temperature here: T=0 is greedy, T=1 the average where samples are at 1."""
-        if metric in ("T=0", f"T={self.temperature:g}"):
-            return "greedy" if metric == "T=0" else "average"
-        return metric
-
     def interval(self, metric: str) -> Interval:
         """Return the interval of a metric by its name, for instance "pass@4"."""
         self.values(metric)  # an unknown name ends here, with the known ones
-        metric = self.known_as(metric)
-        if metric.startswith("T="):
-            return next(found for at, found in self.at_temperature.items() if f"T={at:g}" == metric)
-        kind, _, k = metric.partition("@")
-        fields = {"no_answer": "no_answer_rate", "truncated": "truncation_rate", "tokens": "mean_tokens"}
-        interval: Interval = getattr(self, f"{kind}_at")[int(k)] if k else getattr(self, fields.get(metric, metric))
-        return interval
+        return self.metrics[self.known_as(metric)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, whose keys are texts."""
-        record = asdict(self)
-        for one in (record, *record["per_problem"]):
-            for name in ("pass_at", "majority_at", "at_temperature", "correct_at"):
-                if name in one:
-                    one[name] = {f"{key:g}": value for key, value in one[name].items()}
-        return record
+        return asdict(self)
 
 
 def score(
@@ -114,32 +98,16 @@ def score(
     """Score a benchmark's samples, in whatever order they come.
 
     Args:
-        samples: every problem with the same number of samples, which may be 0 beside greedy decoding; that for all
-            problems or none.
+        samples: the same number of each problem, at each temperature, and a greedy one of all problems or of none.
         equivalent: whether two answers say the same; asked in both directions.
     """
-    by_problem: dict[str, dict[tuple[float | None, int], SampleResult]] = {}
+    by_problem: dict[str, list[SampleResult]] = {}
     for sample in samples:
-        number = -1 if sample.greedy else sample.sample
-        if by_problem.setdefault(sample.problem, {}).setdefault((sample.temperature, number), sample) is not sample:
-            raise ValueError(f"{benchmark}: problem {sample.problem!r} has sample {number} twice; keep one")
-        if sample.correct and sample.answer is None:
-            raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
-    if (
-        len(
-            {
-                tuple(sorted(Counter((at, number < 0) for at, number in drawn).items(), key=str))
-                for drawn in by_problem.values()
-            }
-        )
-        != 1
-    ):
+        by_problem.setdefault(sample.problem, []).append(sample)
+    drawn = [Counter((one.temperature, one.greedy) for one in results) for results in by_problem.values()]
+    if not drawn or any(counts != drawn[0] for counts in drawn):
         raise ValueError(f"{benchmark}: all problems must have the same samples, and there must be some")
-    problems = []
-    for name, drawn in sorted(by_problem.items()):
-        results = list(drawn.values())
-        sampled, _, _ = parted(results)
-        problems.append(summarize(name, results, cluster([sample.answer for sample in sampled], equivalent)))
+    problems = [summarize(name, results, equivalent)[0] for name, results in sorted(by_problem.items())]
     statuses = Counter(sample.status for sample in samples if not sample.greedy and sample.temperature is None)
     return score_counts(benchmark, problems, statuses, temperature=temperature, resamples=resamples, seed=seed)
 
@@ -155,29 +123,20 @@ def score_counts(
 ) -> BenchmarkScore:
     """Return the scores that follow from the counts of all problems, which are sorted by id."""
     first = problems[0]
-    k, temperatures = first.samples, list(first.correct_at)
-    names = metric_names(k, greedy=first.greedy is not None, temperatures=temperatures)
+    names = metric_names(first.samples, greedy=first.greedy is not None, temperatures=first.correct_at)
     values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
     bounds = [metric_bounds(name) for name in names]
-    intervals = dict(zip(names, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
+    intervals = mean_intervals([values_PM], bounds, resamples=resamples, seed=seed)
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),
-        samples=k,
-        average=intervals.get("average"),
-        pass_at={n: intervals[f"pass@{n}"] for n in range(1, k + 1)},
-        majority_at={n: intervals[f"majority@{n}"] for n in range(1, k + 1)},
-        greedy=intervals.get("greedy"),
-        no_answer_rate=intervals.get("no_answer"),
-        truncation_rate=intervals.get("truncated"),
-        mean_tokens=intervals.get("tokens"),
+        samples=first.samples,
+        temperature=temperature,
+        temperature_samples=first.samples_at,
+        metrics=dict(zip(names, intervals, strict=True)),
         statuses=dict(sorted(statuses.items())),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
-        all_right=intervals.get("all_right"),
-        temperature=temperature,
-        temperature_samples=first.samples_at,
-        at_temperature={at: intervals[f"T={at:g}"] for at in temperatures},
     )
 
 
@@ -219,10 +178,8 @@ def macros(
     scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Interval]:
     """Return `macro` of each of these metrics, for the price of one."""
-    if not scores:
-        raise ValueError("scores: must be of one benchmark or more, got none")
-    by_name = sorted(_by_benchmark(scores).items())
-    strata = [np.stack([table.values(metric) for metric in metrics], axis=1) for _, table in by_name]
+    tables = sorted(by_benchmark(scores).items())
+    strata = [np.stack([table.values(metric) for metric in metrics], axis=1) for _, table in tables]
     intervals = mean_intervals(strata, [metric_bounds(metric) for metric in metrics], resamples=resamples, seed=seed)
     return dict(zip(metrics, intervals, strict=True))
 
@@ -231,34 +188,32 @@ def over_runs(
     runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """Return the mean over runs (seeds) of the mean over benchmarks, with an interval for other problems and runs."""
-    if not runs or not runs[0]:
-        raise ValueError("runs: must be one or more, each with one benchmark or more, got none")
-    tables = [_by_benchmark(scores) for scores in runs]
+    tables = [by_benchmark(scores) for scores in runs]
     for table in tables[1:]:
-        for name in sorted(tables[0].keys() | table.keys()):
-            require_same_problems(tables[0].get(name), table.get(name), name)
+        require_same_problems(tables[0], table)
     strata = [np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])]
     return interval_over_runs(strata, metric_bounds(metric), resamples=resamples, seed=seed)
 
 
-def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, benchmark: str) -> None:
-    """Refuse runs with different problems: their scores cannot be set side by side."""
-    if a is None or b is None:
-        raise UsageError(f"only one of the runs has {benchmark!r}", field="benchmarks")
-    ids_a, ids_b = ({problem.problem for problem in side.per_problem} for side in (a, b))
-    if ids_a != ids_b:
+def require_same_problems(a: Mapping[str, BenchmarkScore], b: Mapping[str, BenchmarkScore]) -> None:
+    """Refuse runs with different benchmarks or problems: their scores cannot be set side by side."""
+    if a.keys() != b.keys():
+        problem = f"must be the same for both runs, got {sorted(a)} and {sorted(b)}"
+        raise UsageError(problem, field="benchmarks")
+    for name in a:
+        ids_a, ids_b = ({problem.problem for problem in side[name].per_problem} for side in (a, b))
         sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
-        differing = [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]
-        raise UsageError(
-            f"the runs have different problems of {benchmark!r}: {', '.join(differing)}", field="benchmarks"
-        )
+        if differing := [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]:
+            problem = f"the runs have different problems of {name!r}: {', '.join(differing)}"
+            raise UsageError(problem, field="benchmarks")
 
 
-def _by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
+def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
+    """Return the scores by the name of their benchmark; refuse none, and one that is there twice."""
     table = {result.benchmark: result for result in scores}
-    if len(table) < len(scores):
-        repeated = Counter(result.benchmark for result in scores).most_common(1)[0][0]
-        raise UsageError(f"{repeated!r} is there twice", field="benchmarks", hint="give each once")
+    if len(table) < len(scores) or not table:
+        names = [result.benchmark for result in scores]
+        raise UsageError("must be one or more, each once", field="benchmarks", value=names)
     return table
 
 
@@ -301,7 +256,7 @@ class Recorded(NamedTuple):
 def write_scores(folder: Path, scores: BenchmarkScore, grader: GradedBy) -> None:
     """Write the scores of a benchmark, and how its samples were graded, into its folder."""
     content = {"grader": asdict(grader), **scores.as_dict()}
-    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _fingerprint(content)}, indent=1) + "\n").encode())
+    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _seal(content)}, indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> Recorded:
@@ -315,24 +270,23 @@ def read_scores(folder: Path) -> Recorded:
     if file.benchmark != folder.name:
         raise RunError(f"{path}: these are scores of {file.benchmark!r}", hint=again)
     content = parse_json(path.read_bytes())
-    if content.pop("sha256", None) not in (None, _fingerprint(content)):
+    if content.pop("sha256", None) not in (None, _seal(content)):
         raise RunError(f"{path}: was changed after it was written", hint=again)
     scores = BenchmarkScore(**{one.name: getattr(file, one.name) for one in fields(BenchmarkScore)})
     return Recorded(scores, file.grader)
 
 
-def _fingerprint(content: Mapping[str, Any]) -> str:
+def _seal(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:
     """Read the scores of a run directory, of these benchmarks or of all; refuse scores by different graders."""
     run = RunDirectory(path)
-    if not run.eval_dir.is_dir():
-        raise RunError(f"{path}: holds no evaluation", hint="make one with trimsft eval")
     evaluated = run.evaluations()
     if not evaluated:
-        raise RunError(f"{path}: holds no scores", hint="finish its evaluation with trimsft eval")
+        what = "scores; finish its evaluation" if run.eval_dir.is_dir() else "evaluation; make one"
+        raise RunError(f"{path}: holds no {what} with trimsft eval")
     names = list(benchmarks) or evaluated
     if missing := next((name for name in names if name not in evaluated), None):
         raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")

@@ -115,14 +115,6 @@ class EvalSettings:
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
         self.grading_of_rows()
-        self._check_temperatures()
-        if self.server is not None:
-            read_address(self.server)
-        elif self.engine == "server":
-            raise UsageError("is missing for the engine 'server'", field="server")
-        self._refuse_unused()
-
-    def _check_temperatures(self) -> None:
         if self.samples == 0 and not self.greedy:
             raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
         if self.samples > 0 and self.sampling.is_greedy:
@@ -136,6 +128,11 @@ class EvalSettings:
                 raise UsageError(problem, field="temperatures", hint="leave it out")
             replace(self.sampling, temperature=temperature)  # refuses what is no temperature
             known[temperature] = "there twice"
+        if self.server is not None:
+            read_address(self.server)
+        elif self.engine == "server":
+            raise UsageError("is missing for the engine 'server'", field="server")
+        self._refuse_unused()
 
     def _refuse_unused(self) -> None:
         """Refuse options that are given and have no effect."""

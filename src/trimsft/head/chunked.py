@@ -6,12 +6,13 @@ w * (softmax - onehot) and its two matmuls. Nothing of size [tokens, vocabulary]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Matmul, Problem, Solution, all_finite, gradient_mass, joined, rows_to_keep, softcapped
+from trimsft.head.problem import Problem, Solution, all_finite, gradient_mass, joined, rows_to_keep, softcapped
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
@@ -25,7 +26,7 @@ def solve(problem: Problem) -> Solution:
     keeps: list[Tensor] = []
     for start in range(0, len(problem.labels_T), matmuls.chunk_rows):
         rows = slice(start, start + matmuls.chunk_rows)
-        chunk = _Chunk.of(problem, matmuls, rows)
+        chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows]), problem.labels_T[rows])
         chunks.append(chunk.tokens)
         weights.append(problem.weights_of(chunk.tokens, rows))
         keeps.append(gradient_mass(chunk.tokens, weights[-1]) >= problem.skip_below)
@@ -54,24 +55,35 @@ def _revive(problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: 
     wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     revived = (wanted_T & ~kept_T).nonzero().flatten()
     for rows in revived.split(matmuls.chunk_rows):
-        chunk = _Chunk.of(problem, matmuls, rows)
+        chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows]), problem.labels_T[rows])
         matmuls.add_rows(problem, chunk, weights_T[rows], rows, torch.ones_like(rows, dtype=torch.bool))
     return len(revived)
 
 
 @dataclass
-class _Chunk:
-    """R rows of the problem, after the softmax."""
+class Softmax:
+    """R rows after the softmax."""
 
     tokens: TokenStats
     exps_RV: Tensor  # exp(z - competitor logit), 0 at the gold token
     competitor_prob_R: Tensor  # what they are multiplied by to become probabilities
     slope_RV: Tensor | None  # derivative of the softcap, where there is one
+    rank_R: Tensor | None = None  # 1 + how many logits are larger than the gold token's
+    gradient_norm_R: Tensor | None = None  # ||softmax(z) - onehot(gold)||_2
 
     @classmethod
-    def of(cls, problem: Problem, matmuls: _Matmuls, rows: slice | Tensor) -> _Chunk:
-        gold_R1 = problem.labels_T[rows][:, None]
-        logits_RV = matmuls.logits(problem.hidden_TH[rows])
+    def of(cls, problem: Problem, matmul: Matmul, logits_RV: Tensor, labels_R: Tensor) -> Softmax:
+        """Find statistics of some rows from their logits, which it writes over.
+
+        Each has the form that keeps its digits however sure the model is: with the gap g, and of all other tokens
+        total = sum e^s, moment = sum s e^s and squares = sum e^2s, where s = z - competitor logit, and Z = total + e^g
+
+            nll      = log(1 + total e^-g)
+            entropy  = log Z - (moment + g e^g) / Z        where g <= 0
+                     = nll + (g total - moment) / Z        elsewhere
+            gradient = sqrt(squares / Z^2 + (1 - p)^2)     not from sum p^2 - 2p + 1: no digit is left near p = 1
+        """
+        gold_R1 = labels_R[:, None]
         logits_RV = softcapped(logits_RV, problem.logit_scale, problem.softcap)
         slope_RV = None
         if problem.softcap is not None and problem.wants_gradient:
@@ -79,27 +91,68 @@ class _Chunk:
         gold_R = logits_RV.gather(1, gold_R1).squeeze(1)
         logits_RV.scatter_(1, gold_R1, -torch.inf)
         top_R, competitor_R = logits_RV.max(dim=1)
-        logits_RV.sub_(top_R[:, None])
-        if problem.with_entropy:
-            # sum_v exp(s_v) * s_v, with 0 where s_v = -inf
-            moment_R = (logits_RV.exp() * logits_RV.clamp(min=-1e4)).sum(dim=1)
-        exps_RV = logits_RV.exp_()
-        sum_R = exps_RV.sum(dim=1)
+        gap_R = gold_R - top_R
+        rank_R = entropy_R = gradient_norm_R = None
+        # beside the logits, which the entropy needs
+        exps_RV = matmul.space("exps", len(logits_RV)) if problem.with_entropy else logits_RV
+        if problem.with_rank:  # as floats, which are added faster than truth values, and exactly
+            rank_R = (1 + torch.gt(logits_RV, gold_R[:, None], out=exps_RV).sum(dim=1)).int()
+        torch.exp(logits_RV.sub_(top_R[:, None]), out=exps_RV)
+        total_R = exps_RV.sum(dim=1)
+        partition_R = total_R + gap_R.exp()
         # softplus of the log-odds keeps 1-p exact where p rounds to 1
-        nll_R = torch.logaddexp(top_R + sum_R.log() - gold_R, torch.zeros_like(gold_R))
-        competitor_prob_R = 1 / (sum_R + torch.exp(gold_R - top_R))
-        entropy_R = None
+        nll_R = torch.logaddexp(top_R + total_R.log() - gold_R, torch.zeros_like(gold_R))
         if problem.with_entropy:
-            entropy_R = (nll_R + competitor_prob_R * ((gold_R - top_R) * sum_R - moment_R)).float()
-        tokens = TokenStats(
-            nll=nll_R.float(),
-            gap=(gold_R - top_R).float(),
-            gold_logit=gold_R.float(),
-            competitor=competitor_R,
-            entropy=entropy_R,
-            gold=gold_R1.squeeze(1),
-        )
-        return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
+            moment_R = logits_RV.clamp_(min=-1e4).mul_(exps_RV).sum(dim=1)  # s * e^s is 0 far above, and at -inf
+            low_R = gap_R.clamp(max=0)
+            unsure_R = partition_R.log() - (moment_R + low_R * low_R.exp()) / partition_R
+            sure_R = nll_R + (gap_R * total_R - moment_R) / partition_R
+            entropy_R = torch.where(gap_R <= 0, unsure_R, sure_R).float()
+        if problem.with_rank:
+            squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
+            gradient_norm_R = (squares_R / partition_R.square() + torch.expm1(-nll_R).square()).sqrt().float()
+        tokens = TokenStats(nll_R.float(), gap_R.float(), gold_R.float(), competitor_R, entropy_R, labels_R)
+        return cls(tokens, exps_RV, 1 / partition_R, slope_RV, rank_R, gradient_norm_R)
+
+
+class Matmul:
+    """Logits of one chunk of rows after the other, in float32 (float64 for float64), before scale and softcap.
+
+    Args:
+        chunk_bytes: size of the logits of a chunk, on "cpu" and on "cuda".
+        multiple: large chunks have a multiple of so many rows.
+    """
+
+    def __init__(
+        self, hidden_TH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, chunk_bytes: Mapping[str, int], multiple: int
+    ) -> None:
+        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
+        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
+        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
+        self.weight_VH = weight_VH if self.mixed else weight_VH.to(self.wide)
+        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
+        rows = chunk_bytes["cuda" if hidden_TH.is_cuda else "cpu"] // (len(weight_VH) * self.wide.itemsize)
+        rows = rows // multiple * multiple if rows > multiple else rows
+        self.chunk_rows = max(16, min(len(hidden_TH), rows))
+        self._spaces: dict[str, Tensor] = {}
+
+    def logits(self, hidden_RH: Tensor) -> Tensor:
+        """Return those of a chunk, which the next call writes over."""
+        if self.mixed:
+            logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
+        else:
+            out_RV = self.space("logits", len(hidden_RH))
+            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_VH.T, out=out_RV)
+        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
+
+    def space(self, name: str, rows: int) -> Tensor:
+        """Return room for a chunk, used again by all.
+
+        On a CPU new memory takes longer than the sums, and blocks of changing size leave holes behind.
+        """
+        if name not in self._spaces:
+            self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
+        return self._spaces[name][:rows]
 
 
 class _Matmuls(Matmul):
@@ -113,7 +166,7 @@ class _Matmuls(Matmul):
         self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
 
     def add_rows(
-        self, problem: Problem, chunk: _Chunk, weights_R: Tensor, rows: slice | Tensor, keep_R: Tensor
+        self, problem: Problem, chunk: Softmax, weights_R: Tensor, rows: slice | Tensor, keep_R: Tensor
     ) -> None:
         """Add the gradients of the kept rows of one chunk."""
         kept = keep_R.nonzero().flatten()

@@ -52,10 +52,14 @@ class TrainedRows:
     """
 
     def __init__(self, labels: Tensor, vocabulary: int, ignore_index: int = IGNORED) -> None:
-        self.labels_N = labels.reshape(-1).long()
-        self.vocabulary = vocabulary
-        self.ignore_index = ignore_index
-        self._find = self._on_cuda() if self.labels_N.is_cuda and has_triton() else self._by_torch
+        self.labels_N, self.vocabulary, self.ignore_index = labels.reshape(-1).long(), vocabulary, ignore_index
+        self._counted: Callable[[], list[float]] | None = None
+        if self.labels_N.is_cuda and has_triton():
+            from trimsft.head.triton_kernels import find_trained
+
+            self._rows_N, counts = find_trained(self.labels_N.contiguous(), ignore_index, vocabulary)
+            with torch.cuda.device_of(counts):
+                self._counted = copy_to_host(counts)
 
     def is_of(self, labels: Tensor, vocabulary: int, ignore_index: int) -> bool:
         """Return whether it was made of these, as far as one sees without the device."""
@@ -64,34 +68,21 @@ class TrainedRows:
 
     def rows(self) -> Tensor | None:
         """Return the indices of the labels to train on, or None for all of them."""
-        rows, bad = self._find()
+        labels_N, highest = self.labels_N, self.vocabulary - 1
+        if self._counted is not None:
+            count, bad = map(int, self._counted())
+            rows = self._rows_N[:count]
+        else:
+            rows = (labels_N != self.ignore_index).nonzero().flatten()
+            bad = int((labels_N[rows].clamp(0, highest) != labels_N[rows]).sum())
         if bad:
-            labels_N, highest = self.labels_N, self.vocabulary - 1
             outside = (labels_N != self.ignore_index) & (labels_N.clamp(0, highest) != labels_N)
             first = int(outside.nonzero()[0])
             raise UsageError(
                 f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {highest}; ignore_index is "
                 f"{self.ignore_index}), first {int(labels_N[first])} at position {first}"
             )
-        return None if len(rows) == len(self.labels_N) else rows
-
-    def _by_torch(self) -> tuple[Tensor, int]:
-        rows = (self.labels_N != self.ignore_index).nonzero().flatten()
-        labels_T = self.labels_N[rows]
-        return rows, int((labels_T.clamp(0, self.vocabulary - 1) != labels_T).sum())
-
-    def _on_cuda(self) -> Callable[[], tuple[Tensor, int]]:
-        from trimsft.head.records import find_trained
-
-        rows_N, counts = find_trained(self.labels_N.contiguous(), self.ignore_index, self.vocabulary)
-        with torch.cuda.device_of(counts):
-            counted = copy_to_host(counts)
-
-        def find() -> tuple[Tensor, int]:
-            count, outside = map(int, counted())
-            return rows_N[:count], outside
-
-        return find
+        return None if len(rows) == len(labels_N) else rows
 
 
 @_disable_dynamo
@@ -130,8 +121,8 @@ def linear_cross_entropy(
         objective: from `trimsft.objectives`, or any elementwise function `TokenStats -> weights`; it is called
             on consecutive pieces of the batch.
         bias: [V].
-        token_weights: floating-point numbers of the shape of labels, which count before it is decided what is skipped;
-            those of ignored labels are never looked at. None is 1 for all.
+        token_weights: floating-point numbers of the shape of labels, which multiply the objective's weights before it
+            is decided what is skipped. A label of weight 0 is ignored; weights of ignored labels are never looked at.
         normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
@@ -154,6 +145,8 @@ def linear_cross_entropy(
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias, token_weights)
     if trained is None:  # early: the device counts while the host checks the rest
+        if token_weights is not None:
+            labels = labels.masked_fill(token_weights == 0, ignore_index)
         trained = TrainedRows(labels, weight.shape[0], ignore_index)
     skip_below = skip_below_of(objective) if skip_below is None else skip_below
     # a normalizer of 0 is no matter where there is nothing to train
@@ -266,7 +259,7 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """Multiply a gradient, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
-        from trimsft.head.records import scale_
+        from trimsft.head.triton_kernels import scale_
 
         scale_(gradient, factor)
     elif gradient.is_cuda or factor != 1:

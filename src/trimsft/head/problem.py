@@ -5,7 +5,7 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 
 import functools
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,46 +199,6 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
     if softcap is None:
         return logits if logit_scale == 1.0 else logits * logit_scale
     return softcap * torch.tanh(logits * (logit_scale / softcap))
-
-
-class Matmul:
-    """Logits of one chunk of rows after the other, in float32 (float64 for float64), before scale and softcap.
-
-    Args:
-        chunk_bytes: size of the logits of a chunk, on "cpu" and on "cuda".
-        multiple: large chunks have a multiple of so many rows.
-    """
-
-    def __init__(
-        self, hidden_TH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, chunk_bytes: Mapping[str, int], multiple: int
-    ) -> None:
-        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
-        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
-        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
-        self.weight_VH = weight_VH if self.mixed else weight_VH.to(self.wide)
-        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
-        rows = chunk_bytes["cuda" if hidden_TH.is_cuda else "cpu"] // (len(weight_VH) * self.wide.itemsize)
-        rows = rows // multiple * multiple if rows > multiple else rows
-        self.chunk_rows = max(16, min(len(hidden_TH), rows))
-        self._spaces: dict[str, Tensor] = {}
-
-    def logits(self, hidden_RH: Tensor) -> Tensor:
-        """Return those of a chunk, which the next call writes over."""
-        if self.mixed:
-            logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
-        else:
-            out_RV = self.space("logits", len(hidden_RH))
-            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_VH.T, out=out_RV)
-        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
-
-    def space(self, name: str, rows: int) -> Tensor:
-        """Return room for a chunk, used again by all.
-
-        On a CPU new memory takes longer than the sums, and blocks of changing size leave holes behind.
-        """
-        if name not in self._spaces:
-            self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
-        return self._spaces[name][:rows]
 
 
 def copy_to_host(tensor: Tensor) -> Callable[[], list[float]]:

@@ -36,14 +36,13 @@ from trimsft.head.problem import (
     threshold_for,
     too_much_skipped,
 )
-from trimsft.head.records import Ledger, RowRecords
+from trimsft.head.triton_kernels import Ledger, RowRecords
 
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
 MATMUL_RATE = 6e14  # operations a second
 MEMORY_RATE = 3e12  # bytes a second
 SORTING_SECONDS = 2e-4  # of the host and of small kernels, beside copying kept rows
 CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the rows kept (docs/performance.md)
-PARTS = 1.1  # what adding up the weight's gradient part by part costs, as a factor
 
 
 def require_usable(hidden: Tensor) -> None:
@@ -57,10 +56,6 @@ def require_usable(hidden: Tensor) -> None:
         )
 
 
-class KeepsTooMuch(Exception):
-    """Raised where so many rows are kept, and so few of them fit the buffer, that `InParts` is faster."""
-
-
 def solve(problem: Problem) -> Solution:
     """Solve a problem at once, in parts, or with as little memory as can be, whichever has room."""
     if problem.low_memory is None and problem.wants_gradient:
@@ -71,20 +66,12 @@ def solve(problem: Problem) -> Solution:
     in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
-        # each is tried out of the handler of the one before, whose traceback holds the memory
         try:
             return InParts(problem).run() if in_parts else Solver(problem).run()
-        except KeepsTooMuch:
-            in_parts = True
         except torch.OutOfMemoryError:
             if problem.low_memory:
                 raise
-            in_parts = False
-        if in_parts:
-            try:
-                return InParts(replace(problem, skip_below=0.0)).run()
-            except torch.OutOfMemoryError:
-                pass
+        # out of the handler, whose traceback holds the memory
         return Solver(replace(problem, low_memory=True)).run()
 
 
@@ -101,7 +88,7 @@ class Solver:
         self.buffer_BV: Tensor | None = None
         self.grad_hidden_TH: Tensor | None = None
         self.grad_weight_VH: Tensor | None = None
-        self.grad_bias_V: Tensor | None = None
+        self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32) if problem.wants_bias else None
         # the first matmul starts before everything else is made ready
         self.space_CV = self._chunk_space()
         self.chunk_rows = self.space_CV.shape[0]
@@ -252,8 +239,6 @@ class Solver:
                 return
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
-        if self._parts_pay(share):
-            raise KeepsTooMuch
         self.buffer_BV = self._allocate(kept + likely, least=kept)
 
     def _skipping_pays(self, share: float) -> bool:
@@ -261,15 +246,6 @@ class Solver:
         matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
         sorting = SORTING_SECONDS + CHUNK_SECONDS * len(self.chunks) + 8 * self.hidden_TH.nbytes / MEMORY_RATE
         return 2 * (1 - share) * matmul > sorting
-
-    def _parts_pay(self, share: float) -> bool:
-        """Return whether keeping every row, part by part, costs less than to compute again what has no room."""
-        if self.problem.buffer_bytes is None:
-            return False
-        gradients = self.problem.wants_hidden + self.problem.wants_weight
-        again = max(0.0, share - self._room / self.T)
-        lost = self.chunks[self.launched - 1].stop / self.T  # logits that there are already
-        return again > 0 and gradients * share + again > PARTS * gradients + lost
 
     @property
     def _room(self) -> int:
@@ -302,8 +278,6 @@ class Solver:
 
     def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
         """Take `buffered` rows from the buffer, and compute the logits of the `rest` again."""
-        if self.problem.wants_bias:
-            self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32)
         if buffered:
             self._backward_buffered(buffered, hidden_BH)
         elif self.grad_weight_VH is not None and rest.shape[0] == 0:
@@ -324,8 +298,7 @@ class Solver:
             if kept < self.T:
                 rows_K, grad_hidden_KH = self.records.row_of_slot_T[:kept], self.grad_hidden_TH
                 self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
-        if self.grad_bias_V is not None:
-            self.grad_bias_V += grad_KV.sum(dim=0, dtype=torch.float32)
+        self._add_to_bias(grad_KV, slice(0, self.V))
 
     def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
         hidden_KH, picked = self.hidden_TH[rows_K], self.records.picked(rows_K)
@@ -344,10 +317,13 @@ class Solver:
                 torch.addmm(out_SH, grad_KS.T, hidden_KH, beta=float(onto_buffered), out=out_SH)
             if self.grad_hidden_TH is not None:
                 add_matmul(sum_KH, grad_KS, self.weight_VH[columns])
-            if self.grad_bias_V is not None:
-                self.grad_bias_V[columns] += grad_KS.sum(dim=0, dtype=torch.float32)
+            self._add_to_bias(grad_KS, columns)
         if self.grad_hidden_TH is not None:
             self.grad_hidden_TH.index_copy_(0, rows_K, sum_KH.to(self.grad_hidden_TH.dtype))
+
+    def _add_to_bias(self, grad_KS: Tensor, columns: slice) -> None:
+        if self.grad_bias_V is not None:
+            self.grad_bias_V[columns] += grad_KS.sum(dim=0, dtype=torch.float32)
 
     def _solution(self, kept: int, finite: bool) -> Solution:
         return Solution(
@@ -377,8 +353,6 @@ class InParts(Solver):
         sum_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if problem.wants_weight else None
         if problem.wants_hidden:
             self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
-        if problem.wants_bias:
-            self.grad_bias_V = weight_VH.new_zeros(self.V, dtype=torch.float32)
         for number, rows in enumerate(self.chunks):
             grad_CV = self._chunk_logits(number) if number else self._space_of(0)
             self.records.find_statistics(grad_CV, rows)
@@ -398,8 +372,7 @@ class InParts(Solver):
             add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
         if self.grad_hidden_TH is not None:
             torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
-        if self.grad_bias_V is not None:
-            self.grad_bias_V += grad_CV.sum(dim=0, dtype=torch.float32)
+        self._add_to_bias(grad_CV, slice(0, self.V))
 
 
 def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:

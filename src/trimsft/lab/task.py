@@ -14,6 +14,7 @@ following steps carry on with, fillers are sentences that say nothing:
 """
 
 import hashlib
+import itertools
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +31,8 @@ Side = Literal["training", "benchmark"]
 Span = tuple[int, int]
 BENCHMARK_COUNT = 100
 LARGEST_FACTOR = 9
-NEAR = {1: 4, -1: 4, 10: 1, -10: 1}
-"""Slips of the base's own kind, with how often each is made: off by one, sometimes by ten."""
-FAR = {offset: 1 for size in range(2, 20) for offset in (size, -size) if size != 10}
-"""Slips of a careless author: off by anything else."""
+NEAR = {1: 4, -1: 4, 10: 1, -10: 1}  # slips of the base's own kind, and how often each is made
+FAR = {offset: 1 for size in range(2, 20) for offset in (size, -size) if size != 10}  # those of a careless author
 
 
 # ---- problems
@@ -61,8 +60,6 @@ class Step:
 class Tier:
     """How hard the problems of a benchmark are."""
 
-    name: str
-    description: str
     fewest_steps: int
     most_steps: int
     largest: int  # no value on the way exceeds it
@@ -70,12 +67,11 @@ class Tier:
     story_share: float  # share of word problems; the others are bare chains
 
 
-_LEVELS = (
-    Tier("lab-easy", "Lab, easy: 2 steps up to 50, mostly bare chains", 2, 2, 50, 20, story_share=0.25),
-    Tier("lab-medium", "Lab, medium: 3 steps up to 99, half of them word problems", 3, 3, 99, 50, story_share=0.5),
-    Tier("lab-hard", "Lab, hard: 4 or 5 steps up to 199, mostly word problems", 4, 5, 199, 99, story_share=0.75),
-)
-TIERS: dict[str, Tier] = {tier.name: tier for tier in _LEVELS}
+TIERS = {
+    "lab-easy": Tier(2, 2, 50, 20, story_share=0.25),
+    "lab-medium": Tier(3, 3, 99, 50, story_share=0.5),
+    "lab-hard": Tier(4, 5, 199, 99, story_share=0.75),
+}
 
 
 @dataclass(frozen=True)
@@ -100,10 +96,7 @@ class LabProblem:
 
 def follow(start: int, steps: Sequence[Step]) -> tuple[int, ...]:
     """Return the value after each step, from `start` on."""
-    values = [start]
-    for step in steps:
-        values.append(step.apply(values[-1]))
-    return tuple(values[1:])
+    return tuple(itertools.accumulate(steps, lambda value, step: step.apply(value), initial=start))[1:]
 
 
 def side_of(start: int, steps: Sequence[Step]) -> Side:
@@ -179,12 +172,21 @@ def write_solution(
 ) -> Solution:
     """Write the solution in a style; each step slips, and is followed by filler, with the given probabilities.
 
-    No step before `slips_from` slips.
+    No step before `slips_from` slips. The author goes on from a slip.
     """
     form, rng = STYLES[style], rng or random.Random(problem.problem)
-    results, slipped = _draw_results(problem, rng, slip_rate, offsets, slips_from)
-    text, left, slips, fillers = form.first, problem.start, [], []
-    for index, (step, result) in enumerate(zip(problem.steps, results, strict=True)):
+    values, slipped = [problem.start], set[int]()
+    for index, step in enumerate(problem.steps):
+        values.append(step.apply(values[-1]))
+        if slip_rate and index >= slips_from and rng.random() < slip_rate:
+            wrong = [values[-1] + offset for offset in offsets]
+            later = problem.steps[index + 1 :]
+            ways = [times if _can_follow(v, later) else 0 for v, times in zip(wrong, offsets.values(), strict=True)]
+            if any(ways):
+                values[-1] = rng.choices(wrong, ways)[0]
+                slipped.add(index)
+    text, slips, fillers = form.first, [], []
+    for index, (step, left, result) in enumerate(zip(problem.steps, values, values[1:], strict=False)):
         before, after = form.steps[step.operator].split("{result}")
         text += form.between if index else ""
         text += before.format(number=index + 1, left=left, right=step.operand)
@@ -195,28 +197,7 @@ def write_solution(
             filler = rng.choice(FILLER)
             fillers.append((len(text) + 1, len(text) + 1 + len(filler)))
             text += f" {filler}"
-        left = result
-    return Solution(text + form.end.format(answer=left), style, str(left), tuple(slips), tuple(fillers))
-
-
-def _draw_results(
-    problem: LabProblem, rng: random.Random, slip_rate: float, offsets: dict[int, int], slips_from: int
-) -> tuple[list[int], set[int]]:
-    """Return the value after each step as written, and which steps slipped; the author goes on from a slip."""
-    results: list[int] = []
-    slipped = set()
-    value = problem.start
-    for index, step in enumerate(problem.steps):
-        value = step.apply(value)
-        if slip_rate and index >= slips_from and rng.random() < slip_rate:
-            wrong = [value + offset for offset in offsets]
-            later = problem.steps[index + 1 :]
-            ways = [times if _can_follow(v, later) else 0 for v, times in zip(wrong, offsets.values(), strict=True)]
-            if any(ways):
-                value = rng.choices(wrong, ways)[0]
-                slipped.add(index)
-        results.append(value)
-    return results, slipped
+    return Solution(text + form.end.format(answer=values[-1]), style, str(values[-1]), tuple(slips), tuple(fillers))
 
 
 def _can_follow(value: int, steps: Sequence[Step]) -> bool:

@@ -178,9 +178,9 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
     of_a, of_b = (side.with_all(benchmarks) for side in (a, b))
     if not of_a or not of_b:
         raise ValueError(f"benchmarks: no seed of one of the settings has all of {', '.join(benchmarks)}")
-    for name in benchmarks:
-        for run in (*of_a.values(), *of_b.values()):
-            require_same_problems(next(iter(of_a.values()))[name], run[name], name)
+    first, *others = ({name: run[name] for name in benchmarks} for run in (*of_a.values(), *of_b.values()))
+    for run in others:
+        require_same_problems(first, run)
     values_a, values_b = (
         {seed: [run[name].values(metric) for name in benchmarks] for seed, run in of.items()} for of in (of_a, of_b)
     )

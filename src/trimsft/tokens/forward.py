@@ -24,7 +24,7 @@ from torch import Tensor
 from trimsft.data.encode import Example
 from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.head.lm_head import PROBE, check_product, check_transform, has_adapter, is_plain, logit_transform
-from trimsft.head.statistics import token_statistics
+from trimsft.head.token_statistics import token_statistics
 
 WINDOW = 256  # rows that are sorted into batches together
 

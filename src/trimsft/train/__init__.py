@@ -6,9 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimsft.train.callback import TrimCallback
     from trimsft.train.config import Settings, TrimSFTConfig, make_settings, parse
-    from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
+    from trimsft.train.patching import FusedHead, TrimCallback, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
     from trimsft.train.trainer import TrimSFTTrainer
 
@@ -18,9 +17,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "callback": ("TrimCallback",),
     "config": ("Settings", "TrimSFTConfig", "make_settings", "parse"),
-    "patching": ("FusedHead", "TrimOutput", "patch", "unpatch"),
+    "patching": ("FusedHead", "TrimCallback", "TrimOutput", "patch", "unpatch"),
     "run": ("TrainResult", "train", "train_model"),
     "trainer": ("TrimSFTTrainer",),
 }

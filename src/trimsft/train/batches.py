@@ -1,4 +1,4 @@
-"""Batches between TRL's collator and the model: packed rows, masks, token weights, sorted rows, rows that repeat.
+"""Batches between TRL's collator and the model: packed rows, masks, token weights, rows that repeat.
 
 A causal model never looks to the right: no token that is trained sees padding on the right, and a mask against it is of
 no use. It costs, though: on an H200 attention takes three times as long with one as without (docs/performance.md), and
@@ -7,8 +7,7 @@ the host waits for the device in order to find out whether it is needed. On a CP
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,6 @@ from transformers import masking_utils
 from trl import pack_dataset
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 
 MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
@@ -42,6 +40,7 @@ class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
             rows = [torch.cat(rows)] if self.padding_free else rows
             width = batch["labels"].shape[1]
             batch[TOKEN_WEIGHTS] = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows])
+            batch["labels"][batch[TOKEN_WEIGHTS] == 0] = IGNORED  # which Trainer then does not count
         return batch
 
 
@@ -200,52 +199,3 @@ def without_cudnn_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
-
-
-# ---- rows of an update, sorted by length before they are cut into micro-batches
-
-
-def sorted_by_length(batches: Sequence[Mapping[str, Tensor]], multiple: int = 1) -> list[dict[str, Tensor]]:
-    """Return the same rows in as many micro-batches of the same sizes, the longest first: memory fails at once or not.
-
-    Two micro-batches, a letter for a token and a dot for padding:
-
-        aaaa  bb..  |  cc...  ddddd          aaaa.  ddddd  |  bb  cc
-
-    An update keeps its rows, so that its loss and gradients are the same up to rounding; less padding is computed. The
-    loss of a mixture-of-experts model's router, a mean of each micro-batch, is not: it depends on which rows meet.
-
-    Args:
-        batches: texts that are padded on the right.
-        multiple: widths stay multiples of it.
-    """
-    masks = [batch[MASK] for batch in batches if MASK in batch and batch[MASK].dim() == 2]
-    if len(masks) < len(batches):
-        raise _unsorted("is for batches that are padded on the right")
-    for batch, mask in zip(batches, masks, strict=True):
-        for name, one in batch.items():
-            if getattr(one, "shape", None) != mask.shape:
-                raise _unsorted(f"is for batches of text, and this one has {name}")
-    # a row does not begin with its text, or has gaps in it
-    padded_left = [((mask[:, 0] == 0).any() | (mask[:, 1:] > mask[:, :-1]).any()).to(mask.dtype) for mask in masks]
-    numbers = torch.cat([*(mask.sum(dim=1) for mask in masks), torch.stack(padded_left)])
-    lengths = numbers.tolist()  # the only wait for the device
-    if any(lengths[-len(masks) :]):
-        raise _unsorted("is for batches that are padded on the right")
-    order = sorted(range(len(lengths) - len(masks)), key=lambda row: -lengths[row])
-    places, width = torch.tensor(order, device=masks[0].device), max(mask.shape[1] for mask in masks)
-
-    def widened(values: Tensor, name: str) -> Tensor:
-        fill = IGNORED if name == "labels" else 0
-        return nn.functional.pad(values, (0, width - values.shape[1]), value=fill)
-
-    rows = {name: torch.cat([widened(batch[name], name) for batch in batches])[places] for name in batches[0]}
-    sizes = [len(mask) for mask in masks]
-    longest = [lengths[order[first]] for first in itertools.accumulate(sizes[:-1], initial=0)]
-    widths = [min(width, -(-length // multiple) * multiple) for length in longest]
-    parts = {name: values.split(sizes) for name, values in rows.items()}
-    return [{name: parts[name][at][:, :columns] for name in parts} for at, columns in enumerate(widths)]
-
-
-def _unsorted(problem: str) -> UsageError:
-    return UsageError(problem, field="sort_micro_batches", value=True, hint="turn it off")

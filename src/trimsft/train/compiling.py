@@ -1,10 +1,8 @@
 """`torch_compile`: each decoder layer is compiled in place; the head, which has kernels of its own, is left as it is.
 
-transformers would compile the model as a whole: minutes for a deep one, once more for each new shape. Layers of one
-kind share what is compiled, and parameters keep their names. `torch_compile_mode="reduce-overhead"` makes CUDA graphs
-of them, which pays where micro-batches are so small that the host is slower than the device, and are of one length.
-accelerate's own regional compilation trains a copy of the model with other names of parameters, and our head, which
-sits in the user's model, would run that one: nothing would be compiled.
+Layers of one kind share what is compiled, and parameters keep their names. `torch_compile_mode="reduce-overhead"` makes
+CUDA graphs of them, which pays where micro-batches are so small that the host is slower than the device. accelerate's
+own regional compilation trains a copy of the model, and our head, which sits in the user's model, would run that one.
 """
 
 from __future__ import annotations
@@ -33,10 +31,9 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 
 class LayerCompiler:
-    """Compiles the layers where the settings would have the whole model compiled.
+    """Compiles the layers where `torch_compile` or `accelerate launch` would have the whole model compiled.
 
-    These are `torch_compile` and the settings beside it, or the dynamo settings of `accelerate launch`. DeepSpeed,
-    which has an engine around the model, is left to accelerate.
+    DeepSpeed, which has an engine around the model, is left to accelerate.
     """
 
     settings: dict[str, Any] | None = None

@@ -72,11 +72,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
         "per_device_train_batch_size to the largest that divides it, at most the one given.",
     )
-    sort_micro_batches: bool = _setting(
-        False,
-        "Sort the rows of an update by length before they are cut into micro-batches: less padding is computed; the "
-        "rows of an update, its loss and its gradients stay the same up to rounding.",
-    )
     skip_below: float | None = _setting(
         None,
         "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
@@ -124,12 +119,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise UsageError(problem, field="low_memory", value=True, hint="remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-        is_padded = not (self.packing or self.padding_free)
-        if self.sort_micro_batches and not (
-            is_padded and self.gradient_accumulation_steps > 1 and self.train_batch_size > 1
-        ):
-            problem = "needs updates of several micro-batches of several rows, neither packed nor padding-free"
-            raise UsageError(problem, field="sort_micro_batches", value=True, hint="turn it off")
 
     def _choose_precision(self) -> None:
         """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""

@@ -7,37 +7,22 @@ Rows that TRL takes stay TRL's, whatever other columns they have.
 
 from typing import Any
 
-from datasets import Dataset, List
+from datasets import Dataset
 
 from trimsft.data.chat import check_chats
-from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, tokenise
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
 from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
-from trimsft.errors import DataError, UsageError
-
-
-def refuse_no_rows(**given: Any) -> None:
-    """Refuse a dataset, or one of several, that is empty; each is given under the name of its argument."""
-    for name, rows in given.items():
-        for part in rows.values() if isinstance(rows, dict) else [rows]:
-            if isinstance(part, Dataset) and len(part) == 0:
-                raise DataError("has no rows", field=name)
-
-
-def with_open_lists(dataset: Dataset) -> Dataset:
-    """Return a dataset whose lists of a fixed size are lists of any, which can be cut and packed."""
-    features = dataset.features.copy()
-    for name, kind in dataset.features.items():
-        if isinstance(kind, List) and kind.length != -1:
-            features[name] = List(kind.feature)
-    return dataset if features == dataset.features else dataset.cast(features)
+from trimsft.errors import DataError
 
 
 def known(rows: Any, args: Any, name: str) -> Any:
     """Return a dataset, or several by name, with alpaca and sharegpt as problem and solution or as messages."""
     if isinstance(rows, dict):
         return type(rows)({key: known(part, args, key) for key, part in rows.items()})
+    if isinstance(rows, Dataset) and len(rows) == 0:
+        raise DataError("has no rows", field=f"{name}_dataset")
     return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
 
 
@@ -53,9 +38,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     if find_form(columns) is None:
         problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
-    if args.completion_only_loss is False:
-        problem = "false has no effect on problems and solutions, whose prompts are always masked"
-        raise UsageError(problem, field="completion_only_loss", hint="remove it")
+    require_masked_prompts(args.completion_only_loss)
     return encode(rows, tokenizer, DataConfig(f"{name}_dataset"))
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
@@ -60,25 +61,6 @@ class FusedHead:
     checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
 
 
-class NoLogits(Tensor):
-    """Stands where an evaluation looks for logits, and raises when they are used."""
-
-    def __new__(cls) -> NoLogits:
-        # of integers: FSDP casts floating-point numbers on the way out
-        return Tensor._make_wrapper_subclass(cls, (0,), dtype=torch.int64)
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        return "NoLogits()"
-
-    @classmethod
-    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
-        raise UsageError(
-            "a patched model makes none when it is given labels",
-            field="logits",
-            hint="call it without labels; for compute_metrics use TrimSFTTrainer",
-        )
-
-
 @dataclass
 class TrimOutput(ModelOutput):  # type: ignore[misc]
     """Returned by a patched model that is given labels; there are no logits."""
@@ -99,8 +81,6 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
     attentions: tuple[Tensor, ...] | None = None
     logits: None = None
     """Always: trainers that log a token accuracy of their own look whether there are any."""
-    no_logits: NoLogits | None = None
-    """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
 
 def patch(
@@ -155,6 +135,29 @@ def unpatch(model: Model) -> Model:
         for key in [key for key, hook in head._forward_hooks.items() if hook is _remember_output]:
             del head._forward_hooks[key]
     return model
+
+
+class TrimCallback(TrainerCallback):  # type: ignore[misc]
+    """Patches the model when a training by `transformers.Trainer` begins, and gives it back as it was at the end.
+
+        Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
+
+    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+
+    Args:
+        objective: the weight of each token, or its name.
+        settings: keywords of `trimsft.patch`, such as skip_below=0.
+    """
+
+    def __init__(self, objective: Objective | str, **settings: Any) -> None:
+        self._objective = objective
+        self._settings = settings
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        patch(getattr(model, "module", model), self._objective, **self._settings)  # inside DistributedDataParallel
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        unpatch(getattr(model, "module", model))
 
 
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
@@ -224,6 +227,8 @@ def _fused_forward(
         shift_labels = shifted(labels)
         if token_weights is not None:
             token_weights = shifted(token_weights, fill=0)
+    if token_weights is not None:
+        shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
     head = _uncompiled(self.get_output_embeddings())
     call = _Call(settings, shift_labels, num_items_in_batch, token_weights, _start_counting(head, shift_labels))
     with call.through(head):
@@ -248,7 +253,6 @@ def _fused_forward(
         kept=result.kept,
         hidden_states=getattr(outputs, "hidden_states", None),
         attentions=getattr(outputs, "attentions", None),
-        no_logits=None if torch.is_grad_enabled() else NoLogits(),
     )
     if aux_loss is not None:
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)

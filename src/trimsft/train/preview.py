@@ -15,7 +15,7 @@ sequence or invisible character reaches the terminal.
 import copy
 import itertools
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -26,7 +26,7 @@ from transformers.trainer_utils import IntervalStrategy
 from trimsft.data.encode import LengthReport, kept_window, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.data.visible import TokenTexts, spaced
-from trimsft.errors import DataError, counted
+from trimsft.errors import counted
 from trimsft.head import IGNORED
 from trimsft.train.config import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.trainer import TrimSFTTrainer
@@ -39,37 +39,11 @@ _STYLES = {
 
 
 @dataclass(frozen=True)
-class Token:
-    """One token of an example."""
-
-    id: int
-    text: str  # inside a text; its bytes where it is only part of a character
-    fate: str  # masked, trained or cut
-    special: bool
-
-
-@dataclass(frozen=True)
-class Example:
-    """One row as the trainer sees it."""
-
-    row: int
-    masked_tokens: int
-    trained_tokens: int
-    cut_tokens: int  # lost to the maximum length
-    eos_trained: bool  # whether one of the last two tokens that are left is eos, and trained
-    tokens: list[Token]
-
-
-@dataclass(frozen=True)
 class Preview:
-    """The first examples, and the lengths of all rows."""
+    """The first rows as the trainer sees them, each a dictionary of plain values, and the lengths of all rows."""
 
-    examples: list[Example]
+    examples: list[dict[str, Any]]
     lengths: LengthReport
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return the examples as objects that JSON can hold, every text exact."""
-        return [asdict(example) for example in self.examples]
 
 
 def preview(settings: Settings, *, count: int = 3) -> Preview:
@@ -96,54 +70,38 @@ def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> An
 
 def examine(
     dataset: Any, tokenizer: Any, *, count: int, max_length: int | None = None, keep: Keep = "start"
-) -> list[Example]:
-    """Return the first `count` rows of a tokenised dataset, token by token."""
-    missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
-    if missing:
-        raise DataError(
-            f"preview: no column {' and '.join(missing)} among {', '.join(dataset.column_names)}: TRL will tokenise "
-            "these rows; rows with a problem and a solution can be shown"
-        )
+) -> list[dict[str, Any]]:
+    """Return the first `count` rows of a tokenised dataset, token by token; the fate of a token is its mask."""
     texts, special, examples = TokenTexts(tokenizer), set(tokenizer.all_special_ids), []
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     for number, row in enumerate(dataset.with_format(None).select(range(min(count, len(dataset))))):
         low, high = kept_window(len(row["labels"]), max_length, keep)
-        fates = [
+        tokens = []
+        for at, (token, label) in enumerate(zip(row["input_ids"], row["labels"], strict=True)):
             # the first token left is predicted by nothing, whatever its label
-            "cut" if not low <= at < high else "masked" if label == IGNORED or at == low else "trained"
-            for at, label in enumerate(row["labels"])
-        ]
-        tokens = [
-            Token(token, texts[token], fate, token in special)
-            for token, fate in zip(row["input_ids"], fates, strict=True)
-        ]
+            fate = "cut" if not low <= at < high else "masked" if label == IGNORED or at == low else "trained"
+            tokens.append({"id": token, "text": texts[token], "fate": fate, "special": token in special})
         # a chat template may put a line break behind it
-        last = [token for token in tokens if token.fate != "cut"][-2:]
-        eos_trained = any(token.fate == "trained" and token.id == tokenizer.eos_token_id for token in last)
-        counts = (fates.count("masked"), fates.count("trained"), fates.count("cut"))
-        examples.append(Example(number, *counts, eos_trained, tokens))
+        last = [token for token in tokens if token["fate"] != "cut"][-2:]
+        eos_trained = any(token["fate"] == "trained" and token["id"] == tokenizer.eos_token_id for token in last)
+        counts = {f"{fate}_tokens": sum(token["fate"] == fate for token in tokens) for fate in _STYLES}
+        examples.append({"row": number, **counts, "eos_trained": eos_trained, "tokens": tokens})
     return examples
 
 
-def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
+def show(seen: Preview, console: Console) -> None:
     """Print the examples, the prompt dim and trained tokens in colour, and a line on all rows."""
-    for one in seen.examples:
-        cut = f", {one.cut_tokens:,} lost to the maximum length" if one.cut_tokens else ""
-        console.print(
-            f"row {one.row}: {counted(len(one.tokens), 'token')}, {one.masked_tokens:,} masked, "
-            f"{one.trained_tokens:,} trained{cut}; eos is {'' if one.eos_trained else 'NOT '}trained",
-            style="bold",
-            soft_wrap=True,
-            markup=False,
-            highlight=False,
-        )
-        for fate, group in itertools.groupby(one.tokens, key=lambda token: token.fate):
+    for row in seen.examples:
+        cut = f", {row['cut_tokens']:,} lost to the maximum length" if row["cut_tokens"] else ""
+        head = f"row {row['row']}: {counted(len(row['tokens']), 'token')}, {row['masked_tokens']:,} masked"
+        head += f", {row['trained_tokens']:,} trained{cut}; eos is {'' if row['eos_trained'] else 'NOT '}trained"
+        console.print(Text(head, style="bold"), soft_wrap=True)
+        for fate, group in itertools.groupby(row["tokens"], key=lambda token: token["fate"]):
             tokens, drawn = list(group), Text()
             console.print(Text(f"{fate}, {counted(len(tokens), 'token')}", style="italic"))
             for number, token in enumerate(tokens):
-                style = _STYLES[fate][number % 2] + (" bold underline" if token.special else "")
-                drawn.append(spaced(token.text) or f"<token {token.id}>", style=style)
-                drawn.append(f"[{token.id}]" if show_ids else "", style="dim")
+                style = _STYLES[fate][number % 2] + (" bold underline" if token["special"] else "")
+                drawn.append(spaced(token["text"]) or f"<token {token['id']}>", style=style)
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()
     console.print(f"all rows: {seen.lengths}", soft_wrap=True)

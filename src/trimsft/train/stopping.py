@@ -38,10 +38,9 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self.resume_hint = "nothing is saved yet; rerun the command to start again"
         self.has_begun = False  # whether the training loop was entered
         self._work = ""  # what is brought to its end before a signal is obeyed
-        self._signal = 0  # the number of the signal
-        self._signal_time = 0.0
-        self._agreed = 0
-        self._steps_since = 0  # how many were begun since all ranks have agreed
+        self._signal, self._signal_time = 0, 0.0
+        self._agreed = 0  # the signal that all ranks have agreed on
+        self._steps_since = 0  # how many were begun since then
         self._group: Any = None
         self._process = os.getpid()
         self._before: dict[int, Handler] = {}
@@ -63,13 +62,10 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             raise interruption(number, f"; {self.resume_hint}")
         if not self._signal:
             self._signal, self._signal_time = number, time.monotonic()
-            if number == signal.SIGINT:
-                at_once = "; press Ctrl-C again to stop at once"
-            elif "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun and accelerate kill their ranks after that
+            at_once = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
+            if number != signal.SIGINT and "TORCHELASTIC_RUN_ID" in os.environ:  # a launcher kills its ranks after that
                 seconds = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30")
                 at_once = f"; the launcher waits {seconds} seconds for it"
-            else:
-                at_once = ""
             if os.environ.get("RANK", "0") == "0":
                 # not by logging: the signal may have come in the middle of a write to the same stream
                 os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())
@@ -128,8 +124,7 @@ def resumed_from(place: object) -> str:
 def keep_workers(loader: Any) -> Any:
     """Have the processes that load data ignore SIGTERM, which Slurm sends to them, too.
 
-    By default they die of it, and the training with them before it can save. They still end with the training: it
-    tells them to, and they look whether it is alive.
+    By default they die of it, and the training with them before it can save. They still end with the training.
     """
     plain: DataLoader[Any] = getattr(loader, "base_dataloader", loader)  # inside of accelerate's
     plain.worker_init_fn = partial(_begin_worker, plain.worker_init_fn)

@@ -6,24 +6,18 @@ ranks. `runs/records.py` lists the fields of a line of `telemetry.jsonl`:
     {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...}
 """
 
-import itertools
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from datasets import Dataset
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from trimsft.head import IGNORED
 from trimsft.head.problem import joined
 from trimsft.objectives import SFT, TokenStats, TrimSFT, TrimSFTEasy
 from trimsft.objectives.paper import HIGH_WEIGHT
@@ -48,8 +42,7 @@ _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """The gaps in the middle region: margin - bandwidth to margin + bandwidth."""
 
     margin: float
@@ -59,14 +52,11 @@ class Band:
 class TokenSums:
     """Sums over the tokens of one mode, training or evaluation, since the last `collect`."""
 
-    def __init__(self, band: Band, eos_ids: tuple[int, ...], fixed: tuple[int, ...] = ()) -> None:
-        self.band, self.eos_ids, self.fixed = band, eos_ids, fixed
-        self.starved: list[int] = []  # ids of `fixed` that hardly count and are not known either, of the last log
-        self._fixed: Tensor | None = None
-        # the sums, then how many gaps fell into each bin, then count, weight and probability of each fixed part
-        self._totals: Tensor | None = None
+    def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
+        self.band, self.eos_ids = band, eos_ids
+        self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
         self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
-        self._since = time.perf_counter()
+        self.since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
         """Take one micro-batch; `seen` is how many tokens went through the model, prompts included.
@@ -92,23 +82,13 @@ class TokenSums:
         totals[_SUMS.index("seen")] += sum(one.to(totals.device) if isinstance(one, Tensor) else one for one in seen)
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
         totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
-        if self.fixed:
-            is_fixed = (labels[:, None] == self._fixed_on(labels.device)).to(totals.dtype)
-            counted = torch.stack([torch.ones_like(weights), weights, tokens.prob]).to(totals.dtype)
-            totals[len(_SUMS) + _BINS :] += (counted @ is_fixed).flatten()
 
     def _totals_on(self, device: torch.device) -> Tensor:
         if self._totals is None:
             wide = torch.float32 if device.type == "mps" else torch.float64
-            self._totals = torch.zeros(len(_SUMS) + _BINS + 3 * len(self.fixed), device=device, dtype=wide)
+            self._totals = torch.zeros(len(_SUMS) + _BINS, device=device, dtype=wide)
         self._totals = self._totals.to(device)
         return self._totals
-
-    def _fixed_on(self, device: torch.device) -> Tensor:
-        """Return the ids of fixed parts; copied to the device once, because a copy waits for it."""
-        if self._fixed is None or self._fixed.device != device:
-            self._fixed = torch.tensor(self.fixed, device=device)
-        return self._fixed
 
     def pending_tokens(self, device: torch.device) -> Tensor:
         """Return how many tokens this rank has seen since the last `collect`."""
@@ -117,7 +97,7 @@ class TokenSums:
 
     def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
         """Return the summands of each token, in the order of `_SUMS`."""
-        m, tau = self.band.margin, self.band.bandwidth
+        m, tau = self.band
         gap, mass = tokens.gap, weights.abs() * gradient_norm(tokens)
         low, high = gap < m - tau, gap > m + tau
         eos = sum((labels == i for i in self.eos_ids), torch.zeros_like(labels, dtype=torch.bool))
@@ -147,24 +127,17 @@ class TokenSums:
         """
         self._count()
         everything = reduce(self._totals_on(device)).tolist()  # a rank that had nothing still takes part
-        seconds, self._since = time.perf_counter() - self._since, time.perf_counter()
+        seconds, self.since = time.perf_counter() - self.since, time.perf_counter()
         self.reset()
         total = dict(zip(_SUMS, everything, strict=False))
         speed = {"tokens_per_second": total["seen"] / seconds, "seen_tokens": total["seen"]}
         if total["tokens"] == 0:
             return speed if total["seen"] else {}
-        bins, rest = everything[len(_SUMS) :][:_BINS], everything[len(_SUMS) + _BINS :]
-        each = zip(self.fixed, *(rest[at * len(self.fixed) :] for at in range(3)), strict=False)
-        self.starved = [token for token, n, weight, prob in each if n and weight < 0.01 * n and prob < 0.5 * n]
-        return {**_figures(total), **_quantiles(bins), **speed}
+        return {**_figures(total), **_quantiles(everything[len(_SUMS) :]), **speed}
 
     def reset(self) -> None:
         """Forget what was counted since the last `collect`."""
         self._totals, self._pending = None, []
-
-    def restart_clock(self) -> None:
-        """Leave out of `tokens_per_second` what has passed since the last log."""
-        self._since = time.perf_counter()
 
 
 def gradient_norm(tokens: TokenStats) -> Tensor:
@@ -213,30 +186,10 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
-def fixed_parts(dataset: Any, *, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:
-    """Return ids of trained tokens that nearly every row has: eos, the parts of a box, and common words.
-
-    Args:
-        share: how many of the rows have such a token at least.
-        rows: how many are looked at, evenly spread.
-        most: how many ids there are at most; the most frequent are kept.
-    """
-    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names or len(dataset) == 0:
-        return ()
-    labels = dataset.select(np.unique(np.linspace(0, len(dataset) - 1, rows).astype(int)))["labels"]
-    counts: Counter[int] = Counter()
-    for row in labels:
-        counts.update({*row} - {IGNORED})
-    return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(labels)))
-
-
-def warnings_for(
-    figures: dict[str, float], band: Band, starved: Sequence[str] = (), *, trims_low: bool, weighs: bool
-) -> dict[str, str]:
+def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weighs: bool) -> dict[str, str]:
     """Return warnings about these figures, by a name under which each is given once.
 
     Args:
-        starved: tokens of nearly every row that are neither known nor learned.
         trims_low: the objective gives tokens far below the margin no weight.
         weighs: its weights differ at all.
     """
@@ -259,24 +212,21 @@ def warnings_for(
             f"the end-of-sequence token has a mean weight of {figures['eos_weight']:.4f} and a mean probability of "
             f"{figures['eos_prob']:.3f}: the model does not learn when to stop; check the length of its answers"
         )
-    if starved:
-        tokens = ", ".join(repr(token) for token in starved[:8])
-        said["format"] = (
-            f"tokens that nearly every row has are neither known nor learned, with a mean weight below 0.01: {tokens}; "
-            "the model will not write this format: use objective=auto-trim, or sft"
-        )
     return said
 
 
-class Telemetry:
-    """Counts the tokens of a trainer, of training and of evaluation apart, and puts their figures into its logs."""
+class Telemetry(TrainerCallback):  # type: ignore[misc]
+    """Counts the tokens of a trainer, of training and of evaluation apart; puts their figures into its logs.
 
-    def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...], fixed: tuple[int, ...]) -> None:
+    Every log is a line of `telemetry.jsonl` in the output directory; a resumed run goes on where it left off.
+    """
+
+    def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...]) -> None:
         self.trainer = trainer
-        fixed = tuple(token for token in fixed if token not in eos_ids)  # eos has figures of its own
-        self.sums = {mode: TokenSums(band, eos_ids, fixed) for mode in ("train", "eval")}
+        self.sums = {mode: TokenSums(band, eos_ids) for mode in ("train", "eval")}
         self.warned: set[str] = set()
         self._evaluated: str | None = None  # the prefix of the evaluation that is running
+        self._file: JsonLines | None = None
 
     def observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
         """Count the tokens of a micro-batch."""
@@ -292,7 +242,7 @@ class Telemetry:
             yield
         finally:
             self._evaluated = outer
-            self.sums["train"].restart_clock()
+            self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second, with what was before it
 
     def add_figures(self, logs: dict[str, float]) -> None:
         """Put the figures since the last log into one of Trainer's own, which every rank gets to.
@@ -310,78 +260,50 @@ class Telemetry:
             logs["num_tokens"] = trainer._total_train_tokens
         elif self._evaluated is not None and f"{self._evaluated}_runtime" in logs:
             figures = {name: value for name, value in self._collect("eval").items() if name not in _OF_TRAINING}
-            named = {f"{self._evaluated}_{name}": value for name, value in figures.items()}
-            if own := sorted(named.keys() & logs.keys()):
-                problem = f"compute_metrics also gives {', '.join(own)}: that is logged, and the figure of this name is"
-                self._warn_once({"own metrics": f"{problem} not; another name would leave room for both"})
-            logs.update({name: value for name, value in named.items() if name not in own})
+            # a figure of compute_metrics of the same name stays
+            logs.update({f"{self._evaluated}_{name}": value for name, value in figures.items()} | logs)
 
     def _collect(self, mode: str) -> dict[str, float]:
         """Return the figures since the last log, and give each warning about them once."""
         trainer, sums = self.trainer, self.sums[mode]
-        figures = sums.collect(self.sum_over_ranks, trainer.args.device)
+        figures = sums.collect(self._sum_over_ranks, trainer.args.device)
         if "trained_tokens" in figures:
-            objective = trainer.objective
-            weighs = not isinstance(objective, SFT)
-            starved = [trainer._tokenizer.decode([token]) for token in sums.starved] if weighs else []
-            trims_low = isinstance(objective, TrimSFT | TrimSFTEasy)
-            self._warn_once(warnings_for(figures, sums.band, starved, trims_low=trims_low, weighs=weighs))
+            trims_low = isinstance(trainer.objective, TrimSFT | TrimSFTEasy)
+            weighs = not isinstance(trainer.objective, SFT)
+            for name, text in warnings_for(figures, sums.band, trims_low=trims_low, weighs=weighs).items():
+                if name not in self.warned and trainer.args.process_index == 0:
+                    logger.warning("%s", text)
+                self.warned.add(name)
         return figures
 
-    def _warn_once(self, warnings: dict[str, str]) -> None:
-        for name, text in warnings.items():
-            if name not in self.warned and self.trainer.args.process_index == 0:
-                logger.warning("%s", text)
-            self.warned.add(name)
-
-    def sum_over_ranks(self, sums: Tensor) -> Tensor:
+    def _sum_over_ranks(self, sums: Tensor) -> Tensor:
         trainer = self.trainer
         return trainer.accelerator.reduce(sums, reduction="sum") / trainer._tp_size  # type: ignore[no-any-return]
 
     def remember(self) -> None:
         """Put into the next checkpoint what transformers forgets: the mean loss of a resumed run would be too small."""
         trainer = self.trainer
-        tokens = self.sum_over_ranks(self.sums["train"].pending_tokens(trainer.args.device))
+        tokens = self._sum_over_ranks(self.sums["train"].pending_tokens(trainer.args.device))
         loss = trainer.accelerator.gather(trainer._tr_loss).mean()
         trainer.state.stateful_callbacks[STATE] = {
             "train_tokens": trainer._total_train_tokens + int(tokens),
             "loss_sum": trainer._total_loss_scalar + float(loss),
         }
 
-
-# the record on disk -------------------------------------------------------------------------------------------------
-
-
-class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
-    """Appends every log to `telemetry.jsonl` in the output directory; a resumed run goes on where it left off."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-        self._file: JsonLines | None = None
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         restored = state.stateful_callbacks.get(STATE, {}) if state.global_step else {}
-        self._trainer._total_train_tokens = restored.get("train_tokens", 0)
-        self._trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
-        if not state.is_world_process_zero:
-            return
-        path = Path(args.output_dir) / "telemetry.jsonl"
-        if not state.global_step and path.exists():  # of an earlier training here: it keeps it under a number
-            numbered = (path.with_suffix(f".{number}.jsonl") for number in itertools.count(1))
-            path.rename(next(name for name in numbered if not name.exists()))
-        self._file = JsonLines(path)
-        self._file.keep_until(lambda one: _is_after(one, state.global_step))
+        self.trainer._total_train_tokens = restored.get("train_tokens", 0)
+        self.trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
+        if state.is_world_process_zero:
+            self._file = JsonLines(Path(args.output_dir) / "telemetry.jsonl")
+            # what follows will be recorded again, and so will the summary of the end
+            self._file.keep_until(lambda one: "train_runtime" in one or one.get("step", 0) > state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             plain = {name.removeprefix(PREFIX): _plain(value) for name, value in logs.items()}
             self._file.append({"step": state.global_step, "time": now, **plain})
-
-
-def _is_after(record: dict[str, Any], step: int) -> bool:
-    """Return whether what resumes at a step will record this again: a later step, or the summary of the end."""
-    return "train_runtime" in record or (isinstance(record.get("step"), int) and record["step"] > step)
 
 
 def _plain(value: Any) -> Any:
@@ -393,33 +315,30 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)
 
 
-# log lines for a person, in place of the dictionary that Trainer prints ---------------------------------------------
+# ---- log lines for a person, in place of the dictionary that Trainer prints
 #
 # step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%
 
 
-def _figures_line(logs: dict[str, Any], state: Any, prefix: str) -> str:
-    figures = {name.removeprefix(prefix or PREFIX): value for name, value in logs.items() if name.startswith(prefix)}
-    dataset = prefix.removeprefix("eval").strip("_")
-    where = f"eval{f' of {dataset}' if dataset else ''} at " if prefix else ""
-    shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
-    return "  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown])
+def _line(logs: dict[str, Any], state: Any) -> str:
+    lines = []
+    losses = [name for name in logs if name == "loss" or (name.startswith("eval_") and name.endswith("_loss"))]
+    if losses or f"{PREFIX}nll" in logs:
+        # the shortest: a longer one is a metric of the user's own
+        prefix = min(losses, key=len, default="loss").removesuffix("loss")
+        figures = {name.removeprefix(prefix or PREFIX): one for name, one in logs.items() if name.startswith(prefix)}
+        dataset = prefix.removeprefix("eval").strip("_")
+        where = f"eval{f' of {dataset}' if dataset else ''} at " if prefix else ""
+        shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
+        lines.append("  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown]))
+    if "train_loss" in logs:  # the steps since the last log are in the same record
+        lines.append(f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}")
+    return "\n".join(lines) or "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
 
 
 def _clock(seconds: float) -> str:
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def _line(logs: dict[str, Any], state: Any) -> str:
-    if "train_loss" in logs:
-        ending = f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}"
-        # steps since the last log, if there were any
-        return ending if f"{PREFIX}nll" not in logs else f"{_figures_line(logs, state, '')}\n{ending}"
-    losses = [name for name in logs if name == "loss" or (name.startswith("eval_") and name.endswith("_loss"))]
-    if losses:  # the shortest: a longer one is a metric of the user's own
-        return _figures_line(logs, state, min(losses, key=len).removesuffix("loss"))
-    return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
 
 
 class LogEarly(TrainerCallback):  # type: ignore[misc]
@@ -460,10 +379,5 @@ class ReadablePrinter(PrinterCallback):  # type: ignore[misc]
         print(line, flush=True)  # noqa: T201
 
 
-def replace_printers(trainer: Any) -> None:
-    """Swap Trainer's own printers for the readable ones; others (notebooks, the user's) stay."""
-    readable = {ProgressCallback: ReadableProgress, PrinterCallback: ReadablePrinter}
-    for callback in list(trainer.callback_handler.callbacks):
-        if type(callback) in readable:
-            trainer.remove_callback(callback)
-            trainer.add_callback(readable[type(callback)])
+READABLE = {ProgressCallback: ReadableProgress, PrinterCallback: ReadablePrinter}
+"""In place of Trainer's own printers; others (notebooks, the user's) stay."""

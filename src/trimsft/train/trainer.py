@@ -10,20 +10,19 @@ import copy
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from datasets import Dataset
 from safetensors import SafetensorError
-from torch import Tensor
 from transformers import AutoProcessor, TrainingArguments
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import LengthReport, measure_lengths
 from trimsft.data.templates import Keep
-from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
+from trimsft.errors import DataError, UsageError, WrongArgument
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
-from trimsft.objectives import SFT, Objective
+from trimsft.objectives import SFT, Objective, make_objective
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_WEIGHTS
 from trimsft.train.card import model_card
@@ -31,22 +30,9 @@ from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
-from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
+from trimsft.train.patching import attach, fused_head, unpatch
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry, fixed_parts, replace_printers
-
-if TYPE_CHECKING:
-    from datasets import DatasetDict, IterableDataset, IterableDatasetDict
-    from peft import PeftConfig, PeftModel
-    from transformers import (
-        BitsAndBytesConfig,
-        DataCollator,
-        EvalPrediction,
-        PreTrainedModel,
-        PreTrainedTokenizerBase,
-        ProcessorMixin,
-        TrainerCallback,
-    )
+from trimsft.train.telemetry import READABLE, Band, Telemetry
 
 logger = logging.getLogger("trimsft")
 
@@ -59,21 +45,13 @@ class TrimSFTTrainer(AtomicCheckpoints):
     Args:
         model: a name of the hub, a folder, a causal language model, or a PEFT model of one.
         args: the settings; those of a parent class are taken over with objective="trim".
-        data_collator: makes a batch of rows; by default TRL's.
         train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones, as in TRL; or of problem
             and solution, of alpaca or sharegpt (`trimsft.data.formats`), rendered as `trimsft train` does by default.
         eval_dataset: held-out rows, or several sets of them by name.
-        processing_class: the tokenizer or processor; by default the model's.
         compute_loss_func: a loss in place of the objective; only with objective="sft".
         compute_metrics: metrics of an evaluation; their logits cost a second forward pass.
-        callbacks: callbacks beside Trainer's own.
-        optimizers: an optimizer and a scheduler in place of those of `args`.
-        optimizer_cls_and_kwargs: a class of optimizer and its arguments, in place of `args.optim`.
-        preprocess_logits_for_metrics: reduces the logits for `compute_metrics`.
-        quantization_config: how to quantise a model that is loaded by name.
-        peft_config: the adapter to train, in place of the whole model.
-        formatting_func: makes the text of a row.
-        objective: overrides the one that `args` names; may be any function from `TokenStats` to weights.
+        objective: overrides the one that `args` names; a name, or any function from `TokenStats` to weights.
+        others: the arguments of `SFTTrainer`, such as callbacks, optimizers and peft_config.
 
     Attributes:
         fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
@@ -88,70 +66,65 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     def __init__(
         self,
-        model: str | PreTrainedModel | PeftModel,
+        model: Any,
         args: TrimSFTConfig | TrainingArguments | None = None,
-        data_collator: DataCollator | None = None,
-        train_dataset: Dataset | IterableDataset | None = None,
-        eval_dataset: Dataset
-        | IterableDataset
-        | DatasetDict
-        | IterableDatasetDict
-        | dict[str, Dataset | IterableDataset]
-        | None = None,
-        processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
+        data_collator: Any = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
         compute_loss_func: Callable[..., Any] | None = None,
-        compute_metrics: Callable[[EvalPrediction], dict[str, Any]] | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
-        optimizer_cls_and_kwargs: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
-        preprocess_logits_for_metrics: Callable[[Tensor, Tensor], Tensor] | None = None,
-        quantization_config: BitsAndBytesConfig | None = None,
-        peft_config: PeftConfig | None = None,
-        formatting_func: Callable[[dict[str, Any]], str] | None = None,
+        compute_metrics: Callable[..., dict[str, Any]] | None = None,
         *,
-        objective: Objective | None = None,
+        quantization_config: Any = None,
+        formatting_func: Callable[[dict[str, Any]], str] | None = None,
+        objective: Objective | str | None = None,
+        **others: Any,
     ) -> None:
         args = _as_config(model, args)
-        chosen = _choose_objective(args, objective)
-        _refuse_other_losses(args, chosen, compute_loss_func)
-        forms.refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
+        chosen = _choose_objective(args, objective, compute_loss_func)
         if formatting_func is None:
             train_dataset = forms.known(train_dataset, args, "train")
             eval_dataset = forms.known(eval_dataset, args, "eval")
-        given = args.model_init_kwargs
+        init_kwargs = args.model_init_kwargs
         if isinstance(model, str):
             loaded, report = load_base(model, args, quantization_config)
             if args.process_index == 0:  # elsewhere FSDP may have left the weights to this one
                 require_whole(loaded, report, model)
             if processing_class is None:
-                own = {"revision": (given or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
+                own = {"revision": (init_kwargs or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model, quantization_config, args.model_init_kwargs = loaded, None, None
-        _fused_head(model, chosen, args)  # TRL would stumble over a model that cannot have one
+        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
+        head |= {"backend": args.head_backend, "entropy": True}
+        fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
         self._is_fused, self._micro_batch = False, (-1, 0)
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
-                compute_metrics, callbacks, optimizers, optimizer_cls_and_kwargs, preprocess_logits_for_metrics,
-                quantization_config, peft_config, formatting_func,
+                compute_metrics, quantization_config=quantization_config, formatting_func=formatting_func, **others,
             )  # fmt: skip
         finally:
-            args.model_init_kwargs = given
+            args.model_init_kwargs = init_kwargs
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        self.fused_head = _fused_head(self.model, chosen, args)
+        self.fused_head = fused_head(self.model, chosen, **head)
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in ("margin", "bandwidth")))
-        self.telemetry = Telemetry(self, band, _eos_ids(self.model, self._tokenizer), fixed_parts(self.train_dataset))
-        replace_printers(self)
-        self.add_callback(RecordTelemetry(self))
+        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in Band._fields))
+        ends = getattr(self.model.generation_config, "eos_token_id", None)
+        ends = {*(ends if isinstance(ends, list | tuple) else [ends]), self._tokenizer.eos_token_id} - {None}
+        self.telemetry = Telemetry(self, band, tuple(ends))
+        for callback in list(self.callback_handler.callbacks):
+            if type(callback) in READABLE:
+                self.remove_callback(callback)
+                self.add_callback(READABLE[type(callback)])
+        self.add_callback(self.telemetry)
 
     @property
     def objective(self) -> Objective:
@@ -175,9 +148,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
-        dataset = super()._prepare_dataset(
-            forms.with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
-        )
+        dataset = super()._prepare_dataset(dataset, processing_class, whole, False, formatting_func, dataset_name)
         splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
         keep: Keep = "start" if args.truncation_mode == "keep_start" else "end"
         report = measure_lengths(dataset, None if splits else args.max_length, keep=keep)
@@ -210,12 +181,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
             return keep_workers(super()._get_dataloader(dataset, description, *args, **kwargs))
         finally:
             self.data_collator = collate
-
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
-        rows, count = super().get_batch_samples(*args, **kwargs)
-        if self.args.sort_micro_batches and len(rows) > 1:
-            rows = batches.sorted_by_length(rows, self.args.pad_to_multiple_of or 1)
-        return rows, count
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate as TRL does, but count every row once on several processes."""
@@ -293,7 +258,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     @contextmanager
     def _located_errors(self, inputs: dict[str, Any]) -> Iterator[None]:
-        """Name the micro-batch in which a number is not finite, and images that truncation has cut."""
+        """Name the micro-batch in which a number is not finite."""
         step, micro_batch = self._micro_batch
         self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
         try:
@@ -303,22 +268,14 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 f"step {self.state.global_step + 1}, micro-batch {self._micro_batch[1] + 1}, rank "
                 f"{self.args.process_index}: {error}; its first tokens: {inputs['input_ids'].flatten()[:8].tolist()}"
             ) from error
-        except ValueError as error:
-            length = self.args.max_length
-            if length is None or "pixel_values" not in inputs or inputs["input_ids"].shape[-1] < length:
-                raise
-            problem = f"rows with images were cut, and their placeholders must not be ({one_line(error)})"
-            raise UsageError(problem, field="max_length", value=length, hint="raise it, or set it to None") from error
 
     # evaluation, logs, and what is saved ------------------------------------------------------------------------
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        forms.refuse_no_rows(eval_dataset=eval_dataset)
         with self.telemetry.evaluation(metric_key_prefix), self._fused():
             return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
-        forms.refuse_no_rows(test_dataset=test_dataset)
         with self.telemetry.evaluation(metric_key_prefix), self._fused():
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
@@ -371,26 +328,6 @@ def require_whole(model: Any, report: Any, name: str) -> None:
     require_finite(model, name, field="model_name_or_path")
 
 
-def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
-    """Return the head that the settings describe; raise for a model that cannot have one."""
-    try:
-        settings: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
-        return fused_head(model, objective, **settings, backend=args.head_backend, entropy=True)
-    except TrimSFTError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UsageError(one_line(error)) from error
-
-
-def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    ids = getattr(model.generation_config, "eos_token_id", None)
-    ids = list(ids) if isinstance(ids, list | tuple) else [ids]
-    if wrong := [token for token in ids if not isinstance(token, int | None)]:
-        problem, hint = "eos_token_id of its generation config must be a number", "fetch or make the model again"
-        raise UsageError(problem, field="model", value=wrong[0], hint=hint)
-    return tuple({token for token in [*ids, tokenizer.eos_token_id] if token is not None})
-
-
 # ---- the settings
 
 
@@ -414,29 +351,22 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     return TrimSFTConfig(**settings)
 
 
-def _refuse_other_losses(
-    args: TrimSFTConfig, objective: Objective, compute_loss_func: Callable[..., Any] | None
-) -> None:
-    if isinstance(objective, SFT):
-        return  # TRL's own code handles both then
-    if compute_loss_func is not None:
-        problem = "has no place beside an objective"
-        raise UsageError(problem, field="compute_loss_func", hint="use objective='sft' with it")
-    if smoothing := args.label_smoothing_factor:
-        problem, hint = "is only defined for objective='sft'", "set it to 0"
-        raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
-
-
-def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
-    if objective is None:
-        return args.make_objective()
-    if isinstance(objective, str):
-        problem = f"a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer"
-        raise WrongArgument(problem, field="objective")
-    plain = TrimSFTConfig.__dataclass_fields__
+def _choose_objective(
+    args: TrimSFTConfig, objective: Objective | str | None, compute_loss_func: Callable[..., Any] | None
+) -> Objective:
+    """Return the objective of the trainer's own argument or of its settings; refuse what would have no effect."""
     # margin and bandwidth say which region the telemetry calls the middle
     for name in ("objective", "gamma", "objective_parameters"):
-        if (value := getattr(args, name)) != plain[name].default:
+        value = getattr(args, name)
+        if objective is not None and value != TrimSFTConfig.__dataclass_fields__[name].default:
             hint = "remove it from TrimSFTConfig, or give the trainer none"
             raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
-    return objective
+    chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
+    if not isinstance(chosen, SFT):  # TRL's own code handles both
+        if compute_loss_func is not None:
+            problem = "has no place beside an objective"
+            raise UsageError(problem, field="compute_loss_func", hint="use objective='sft' with it")
+        if smoothing := args.label_smoothing_factor:
+            problem, hint = "is only defined for objective='sft'", "set it to 0"
+            raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
+    return chosen

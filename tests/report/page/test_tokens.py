@@ -1,13 +1,17 @@
 """The tab Tokens in a real browser: headline, example, the figure that is the control, keys, copying, windows."""
 
+import re
+from importlib import resources
+
 import numpy as np
 import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import HOSTILE, HOSTILE_TEXTS, contrast, make_evaluated, make_telemetry, texts, view
 from tests.tokens.tiny import make_table
-from trimsft.objectives import TrimSFT
+from trimsft.objectives import TrimSFT, make_objective
 from trimsft.report.page.build import write_report
+from trimsft.report.page.tokens import COMPUTED
 from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import read_token_table
 
@@ -61,6 +65,21 @@ def test_headline_and_shares_are_those_of_the_table_and_follow_the_handles(opene
     assert width > 2
     wide = share(weights_of(TrimSFT(margin=-5.6, bandwidth=width), table))
     assert headline(opened) == f"{start} {wide:.0f} %." and opened.console() == []
+
+
+def test_the_script_weighs_as_the_objectives_do(browser, page, three) -> None:
+    script = resources.files("trimsft.report.page").joinpath("tokens.js").read_text(encoding="utf-8")
+    formulas = re.search(r"const gaussian.*?^};$", script, re.DOTALL | re.MULTILINE)[0]
+    table = read_token_table(three["Base"] / "tokens.parquet")
+    browser.open(page)
+    script = (
+        f"{formulas} const [name, gap, nll, of] = arguments; return gap.map((g, i) => FORMULAS[name](g, nll[i], of))"
+    )
+    for name in COMPUTED:
+        objective = make_objective(name)
+        weights = browser.run(script, name, table["gap"].tolist(), table["nll"].tolist(), vars(objective))
+        # float32 of torch: the exponent of the band may be as large as 100, and loses an ulp of that
+        np.testing.assert_allclose(weights, weights_of(objective, table), 100 * 2.0**-23, 2.0**-22, err_msg=name)
 
 
 def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:
@@ -124,7 +143,9 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
 def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
-    assert texts(browser, "#dots g")[0] == "run-00-of-a-lon…50" and len(texts(browser, "#dots g")) == 9
+    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 7
+    assert "7 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
+    assert browser.text("outcome").startswith("50 % of run-00-of-a-long-name's sampled")
     assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
 
 

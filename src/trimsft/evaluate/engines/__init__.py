@@ -1,19 +1,22 @@
 """Engines turn prompts into texts; this file says what every engine takes and gives, and makes one from settings.
 
-engine = load_engine(LocalModel("runs/trim/model", dtype="bfloat16"))
+engine = make_engine(EvalSettings(model="runs/trim", benchmarks=["math500"], dtype="bfloat16"))
 for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Sampling())]):
     completion.index, completion.text, completion.tokens, completion.finish    # 0, "It is ...", 4, "stop"
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
-from trimsft.runs import fingerprint_folder
+from trimsft.runs import find_weights, fingerprint_folder
+
+if TYPE_CHECKING:
+    from trimsft.evaluate.settings import EvalSettings
 
 _LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
@@ -41,13 +44,8 @@ class Sampling:
         check_options(self)
         if 0 < self.temperature < 1e-4:
             raise UsageError("must be 0 (greedy), or at least 0.0001", field="temperature", value=self.temperature)
-        for name in ("top_k", "max_tokens"):
-            if not isinstance(getattr(self, name), int):
-                raise UsageError("must be a whole number", field=name, value=getattr(self, name))
-        if not all(isinstance(text, str) and text for text in self.stop):
+        if not all(self.stop):
             raise UsageError("must be texts, none of them empty", field="stop", value=self.stop)
-        if not all(isinstance(token, int) and 0 <= token <= _LARGEST for token in self.stop_tokens):
-            raise UsageError("must be token ids", field="stop_tokens", value=self.stop_tokens)
 
     @property
     def is_greedy(self) -> bool:
@@ -100,43 +98,58 @@ class Engine(Protocol):
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield a completion for each request, in any order, each as soon as it is there."""
 
     def close(self) -> None:
         """End processes that would outlive it, whatever they are doing; may be called twice."""
 
 
-@dataclass(frozen=True)
-class LocalModel:
-    """Which model is loaded here, and how; plain values, so that another process can be given them."""
+def make_engine(settings: "EvalSettings") -> Engine:
+    """Return what the settings name: a server, a model in this process, or a copy of it on each of several GPUs."""
+    if settings.server is not None:
+        from trimsft.data.encode import load_tokenizer
+        from trimsft.evaluate.engines.server_engine import ServerEngine
 
-    model: str
-    engine: str = "auto"
-    revision: str | None = None
-    dtype: str = "auto"
-    gpu_memory: float | None = None
-    tensor_parallel: int | None = None
-    context_length: int | None = None
+        name = settings.tokenizer or (settings.model if Path(settings.model).is_dir() else None)
+        return ServerEngine(
+            settings.server,
+            settings.model,
+            concurrency=settings.concurrency or 64,
+            timeout=settings.timeout or 600.0,
+            tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
+        )
+    import torch
 
-    @property
-    def by_vllm(self) -> bool:
-        return self.engine == "vllm" or (self.engine == "auto" and importlib.util.find_spec("vllm") is not None)
+    from trimsft.evaluate.engines.several import Copies, visible_gpus
+
+    if settings.revision is not None and Path(find_weights(settings.model)).is_dir():
+        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
+    gpus, each = visible_gpus() if torch.cuda.is_available() else [], settings.tensor_parallel or 1
+    shares = [",".join(gpus[first : first + each]) for first in range(0, len(gpus) - each + 1, each)]
+    return load_engine(settings) if len(shares) < 2 else Copies(settings, shares)
 
 
-def load_engine(model: LocalModel) -> Engine:
+def load_engine(settings: "EvalSettings") -> Engine:
     """Load a model in this process: with vLLM where it is installed, else with transformers."""
-    loading: dict[str, Any] = {"revision": model.revision, "dtype": model.dtype}
-    if model.gpu_memory is not None:
-        loading["gpu_memory"] = model.gpu_memory
-    if model.by_vllm:
+    model = find_weights(settings.model)
+    loading: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
+    if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        gpus, length = model.tensor_parallel or 1, model.context_length
-        return VllmEngine(model.model, tensor_parallel=gpus, max_length=length, **loading)
+        return VllmEngine(
+            model,
+            max_length=settings.context_length,
+            tensor_parallel=settings.tensor_parallel or 1,
+            gpu_memory=settings.gpu_memory or 0.9,
+            **loading,
+        )
+    for name in ("tensor_parallel", "context_length"):
+        if (value := getattr(settings, name)) is not None:
+            raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-    return TransformersEngine(model.model, **loading)
+    return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)
 
 
 def require_room(requests: Sequence[Request], tokens_of: Callable[[Request], Sequence[int]], limit: int | None) -> None:

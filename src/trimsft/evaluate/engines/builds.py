@@ -26,24 +26,17 @@ def count_cached_layers(config: Any) -> int:
     return int(config.num_hidden_layers) - int(getattr(config, "num_kv_shared_layers", None) or 0)
 
 
-def count_cached_numbers(config: Any) -> int:
-    """Count keys and values of one token, in all layers; some models have heads of another width in some of them."""
-    views = getattr(config, "per_layer_config", None)
-    total = 0
-    for at in range(count_cached_layers(config)):
-        layer = config if views is None else views[at]
-        heads = getattr(layer, "num_attention_heads", 0)  # None in state-space models
-        width = getattr(layer, "head_dim", None) or layer.hidden_size // max(1, heads)
-        total += 2 * width * (getattr(layer, "num_key_value_heads", None) or heads)
-    return total
-
-
 def lengths_shared_from(config: Any) -> Iterator[tuple[str, int]]:
     """Yield rotary embeddings that look at the longest row of a batch, and the length from which that matters."""
     for kind in _rope_kinds(config):
         if kind.get("rope_type") in ("longrope", "dynamic"):
             original = kind.get("original_max_position_embeddings") if kind["rope_type"] == "longrope" else None
             yield kind["rope_type"], int(original or config.max_position_embeddings)
+
+
+def _rope_kinds(config: Any) -> list[dict[str, Any]]:
+    rope = getattr(config, "rope_parameters", None) or {}
+    return [rope, *(part for part in rope.values() if isinstance(part, dict))]
 
 
 def require_finite(logits: Tensor, prompt_tokens: int, dtype: torch.dtype) -> None:
@@ -76,8 +69,3 @@ def bare_generation(model: Any) -> Iterator[None]:
         model.generation_config = own
         if is_uncapped:
             model.set_attn_implementation(attention)
-
-
-def _rope_kinds(config: Any) -> list[dict[str, Any]]:
-    rope = getattr(config, "rope_parameters", None) or {}
-    return [rope, *(part for part in rope.values() if isinstance(part, dict))]

@@ -13,9 +13,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from trimsft.data.visible import visible
 from trimsft.errors import one_line
@@ -40,7 +40,7 @@ class ServerEngine:
     def __init__(
         self,
         address: str,
-        model: str | None = None,
+        model: str,
         *,
         concurrency: int = 64,
         timeout: float = 600.0,
@@ -48,36 +48,43 @@ class ServerEngine:
         retries: int = 3,
         pause: float = 1.0,
     ) -> None:
-        """`model` None: the only one served; `timeout`: seconds of one request.
-
-        `tokenizer`: the model's, to make prompts here as the other engines do; None leaves chats to the server.
-        """
-        self.tokenizer = tokenizer
-        self.address, self._login = read_address(address)
+        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
+        self.address, self.model, self.tokenizer = read_address(address), model, tokenizer
         self._key = os.environ.get(_KEY)
         self._concurrency, self._timeout, self._retries, self._pause = concurrency, timeout, retries, pause
         served = self._list_models()
         owners = {str(entry.get("owned_by")) for entry in served}
         self.takes_all = bool(owners) and owners <= {"vllm", "sglang"}
         """Whether it takes token ids and every sampling parameter."""
-        self.model = self._choose_model(model, [visible(entry.get("id"))[:200] for entry in served])
-        self.identity: Mapping[str, Any] = {"model": self.model, "dialect": "vllm" if self.takes_all else "openai"}
+        names = [visible(entry.get("id"))[:200] for entry in served]
+        if self.takes_all and model not in names:  # other lists are not complete
+            hint = f"it serves {', '.join(names[:20])}"
+            raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
+        self.identity: Mapping[str, Any] = {"model": model, "dialect": "vllm" if self.takes_all else "openai"}
+        lacks = "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
         self.details: Mapping[str, Any] = {"address": self.address, "concurrency": concurrency}
-        if not self.takes_all:
-            note = (
-                "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
-            )
-            self.details = {**self.details, "notes": [note]}
+        self.details = {**self.details, "notes": [] if self.takes_all else [lacks]}
 
     def check(self, requests: Sequence[Request]) -> None:
+        """Refuse top-k where the interface has none, and a server that gives the same text for every seed."""
         filtered = next((request.sampling.top_k for request in requests if request.sampling.top_k), None)
         if filtered and not self.takes_all:
             problem = f"has no effect on {self.address}, whose interface has none"
             raise EngineError(problem, field="top_k", value=filtered, hint="remove it")
-        if sampled := next((request for request in requests if not request.sampling.is_greedy), None):
-            self._require_sampling(sampled)
+        sampled = next((request for request in requests if not request.sampling.is_greedy), None)
+        if sampled is None:
+            return
+        chat = ({"role": "user", "content": _FREE},) if sampled.messages else None
+        for temperature in (sampled.sampling.temperature, 2.0):  # at 2 no model is sure of every word
+            probe = Sampling(temperature=temperature, max_tokens=48)
+            answers = self.generate([Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)])
+            texts = {completion.text for completion in answers if not completion.error}
+            if len(texts) != 1 or texts == {""}:  # who thinks first may say nothing in so few tokens
+                return
+        problem = f"{self.address} does not sample: with three seeds it writes the same text"
+        raise EngineError(problem, field="server", hint="are answers cached on the way?")
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         answers: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
         waiting, taking, stop = iter(enumerate(requests)), threading.Lock(), threading.Event()
 
@@ -108,8 +115,6 @@ class ServerEngine:
     def close(self) -> None:
         """End nothing: connections are those of one `generate`, and the server is not ours."""
 
-    # ---- requests
-
     def _complete(self, client: "httpx.Client", index: int, request: Request) -> Completion:
         import httpx
 
@@ -124,7 +129,9 @@ class ServerEngine:
                 continue
             if status == 200:
                 return read_completion(index, content, request.sampling)
-            error = f"status {status}: {self._message(content)}"
+            said = content[:2000].decode(errors="replace")
+            said = said.replace(self._key, "***") if self._key else said
+            error = f"status {status}: {' '.join(visible(said).split())[:300]}"
             if status in (401, 403, 404):
                 hint = f"put the key that the server asks for into the environment variable {_KEY}"
                 hint = f"does it know the model {self.model!r}?" if status == 404 else hint
@@ -158,26 +165,11 @@ class ServerEngine:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         return httpx.Client(
             base_url=self.address,
-            auth=self._login,
             headers=headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             verify=self.address.startswith("https:"),  # certificates take their time to load
             limits=httpx.Limits(max_connections=None),
             trust_env=host not in ("localhost", "::1") and not host.startswith("127."),  # no proxy reaches those
         )
-
-    def _message(self, content: bytes) -> str:
-        """Return the server's complaint in one line: nothing that acts on a terminal, no secret that it repeats."""
-        try:
-            said = parse_json(content)
-            said = said.get("error", said.get("detail", said)) if isinstance(said, dict) else said
-            text = str(said.get("message", said)) if isinstance(said, dict) else str(said)
-        except ParseError:
-            text = content[:2000].decode(errors="replace")
-        for secret in (self._key, *(self._login or ())):
-            text = text.replace(secret, "***") if secret else text
-        return " ".join(visible(text).split())[:300]
-
-    # ---- who is there
 
     def _list_models(self) -> list[Mapping[str, Any]]:
         """Return the models that the server lists; none where it has no list of the published form."""
@@ -186,56 +178,31 @@ class ServerEngine:
         try:
             with self._connect() as client:
                 status, content = _exchange(client, 30.0, "GET", "/v1/models")
+            listed = parse_json(content) if status == 200 else {}
         except httpx.RequestError as error:
             problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
             raise EngineError(problem, field="server", hint=hint) from error
-        try:
-            listed = parse_json(content) if status == 200 else None
         except ParseError:
-            listed = None
+            listed = {}
         entries = listed.get("data") if isinstance(listed, dict) else None
         return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
-    def _choose_model(self, model: str | None, served: Sequence[str]) -> str:
-        if model is None and len(served) == 1:
-            return served[0]
-        names = ", ".join(served[:20]) or "none"
-        if model is None:
-            raise EngineError(f"name the one to ask at {self.address}", field="model", hint=f"it lists {names}")
-        if self.takes_all and model not in served:  # other lists are not complete
-            raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=f"it serves {names}")
-        return model
 
-    def _require_sampling(self, sampled: Request) -> None:
-        """Refuse a server that gives the same text for every seed, also at a temperature that no model withstands."""
-        chat = ({"role": "user", "content": _FREE},) if sampled.messages else None
-        for temperature in (sampled.sampling.temperature, 2.0):
-            probe = Sampling(temperature=temperature, max_tokens=48)
-            requests = [Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)]
-            texts = {completion.text for completion in self.generate(requests) if not completion.error}
-            if len(texts) != 1 or texts == {""}:  # who thinks first may say nothing in so few tokens
-                return
-        problem = f"{self.address} does not sample: with three seeds it writes the same text"
-        raise EngineError(problem, field="server", hint="are answers cached on the way?")
+def read_address(given: str) -> str:
+    """Return an address without `/v1` at its end; refuse what is none, and never repeat a secret.
 
-
-def read_address(given: str) -> tuple[str, tuple[str, str] | None]:
-    """Split an address into what may be shown, and user and password; refuse what is none, and never repeat a secret.
-
-    >>> read_address("http://me:secret@localhost:8000/v1/")
-    ('http://localhost:8000', ('me', 'secret'))
+    >>> read_address("http://localhost:8000/v1/")
+    'http://localhost:8000'
     """
     try:
         parts = urlsplit(given)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets or a port that cannot be
         is_address = False
-    if not is_address or parts.query or parts.fragment:
-        hint = f"such as http://localhost:8000, without ? and #; a key goes into the environment variable {_KEY}"
+    if not is_address or parts.query or parts.fragment or parts.username is not None:
+        hint = f"such as http://localhost:8000, without @, ? and #; a key goes into the environment variable {_KEY}"
         raise EngineError("is no address of a server", field="server", hint=hint)
-    place = parts.netloc.rpartition("@")[2]
-    url = f"{parts.scheme}://{place}{parts.path}".rstrip("/").removesuffix("/v1")
-    return url, None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
 
 
 def _exchange(

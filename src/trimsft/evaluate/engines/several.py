@@ -1,6 +1,4 @@
-"""A copy of the model on each GPU, in a process each, as one engine.
-
-engine = Copies(LocalModel("runs/trim/model"), gpus=["0", "1"])
+"""A copy of the model on each GPU, in a process each, as one engine: `Copies(settings, gpus=["0", "1"])`.
 
 All samples of a prompt go to the same copy, which reads it once for all of them. Where a copy fails, the evaluation
 ends with its error; the same command goes on from what is recorded.
@@ -9,16 +7,19 @@ ends with its error; the same command goes on from what is recorded.
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import TrimSFTError, one_line
-from trimsft.evaluate.engines import Completion, EngineError, LocalModel, Request, load_engine
+from trimsft.evaluate.engines import Completion, EngineError, Request, load_engine
+from trimsft.runs import find_weights
+
+if TYPE_CHECKING:
+    from trimsft.evaluate.settings import EvalSettings
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -36,29 +37,33 @@ def visible_gpus() -> list[str]:
 class Copies:
     """Processes of this machine, each with a model that sees its GPUs only."""
 
-    def __init__(self, model: LocalModel, gpus: Sequence[str]) -> None:
+    def __init__(self, settings: "EvalSettings", gpus: Sequence[str]) -> None:
         """`gpus`: the GPUs of each copy, such as "0" or "0,1"."""
-        self._model, self._gpus = model, gpus
+        self.tokenizer = load_tokenizer(find_weights(settings.model), revision=settings.revision)
         self._processes: dict[Connection, BaseProcess] = {}
-        self._start()
-        self.name, self.identity, details = self._facts
-        self.details: Mapping[str, Any] = {**details, "engines": len(gpus)}
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        return load_tokenizer(self._model.model, revision=self._model.revision)
+        context = multiprocessing.get_context("spawn")
+        for visible in gpus:
+            pipe, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, settings, visible))
+            process.start()
+            theirs.close()  # so that its end is noticed here
+            self._processes[pipe] = process
+        (self.name, self.identity, details), *_ = [self._receive(pipe) for pipe in self._processes]
+        self.details: dict[str, Any] = {**details, "engines": len(gpus)}
 
     def check(self, requests: Sequence[Request]) -> None:
-        self._start()
-        first, *_ = self._processes
-        first.send(("check", list(requests)))
-        self._receive(first)
+        pipe = next(iter(self._processes))
+        pipe.send(("check", requests))
+        self._receive(pipe)
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        self._start()
-        shares = dict(zip(self._processes, share(requests, len(self._processes)), strict=True))
-        for pipe, own in shares.items():
-            pipe.send(("generate", [requests[index] for index in own]))
+    def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
+        by_prompt: dict[Any, list[int]] = {}
+        for index, request in enumerate(requests):
+            by_prompt.setdefault((request.prompt, request.tokens), []).append(index)
+        prompts, shares = list(by_prompt.values()), dict[Connection, list[int]]()
+        for part, pipe in enumerate(self._processes):
+            shares[pipe] = [index for own in prompts[part :: len(self._processes)] for index in own]
+            pipe.send(("generate", [requests[index] for index in shares[pipe]]))
         busy = list(shares)
         try:
             while busy:
@@ -80,27 +85,13 @@ class Copies:
             pipe.close()
         self._processes = {}
 
-    def _start(self) -> None:
-        """Start the processes, unless they are there already."""
-        if self._processes:
-            return
-        context = multiprocessing.get_context("spawn")
-        for gpus in self._gpus:
-            pipe, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, self._model, gpus))
-            process.start()
-            theirs.close()  # so that its end is noticed here
-            self._processes[pipe] = process
-        self._facts, *_ = [self._receive(pipe) for pipe in self._processes]
-
     def _receive(self, pipe: Connection) -> Any:
         """Return the next answer of a copy; an error is raised, and ends all copies."""
         try:
             answer = pipe.recv()
         except (EOFError, ConnectionResetError):
-            self._processes[pipe].join()
-            problem = f"a copy of the model ended with code {self._processes[pipe].exitcode}"
-            hint = "what it printed stands above; a script that starts processes needs if __name__ == '__main__':"
+            problem = "a copy of the model ended; what it printed stands above"
+            hint = "a script that starts processes needs if __name__ == '__main__':"
             answer = EngineError(problem, field="engine", hint=hint)
         if isinstance(answer, Exception):
             self.close()
@@ -108,30 +99,18 @@ class Copies:
         return answer
 
 
-def share(requests: Sequence[Request], parts: int) -> list[list[int]]:
-    """Split the positions of requests, prompt by prompt in turn."""
-    by_prompt: dict[Any, list[int]] = {}
-    for index, request in enumerate(requests):
-        by_prompt.setdefault((request.prompt, request.tokens, str(request.messages)), []).append(index)
-    each = list(by_prompt.values())
-    return [[index for own in each[part::parts] for index in own] for part in range(parts)]
-
-
-def _work(pipe: Connection, model: LocalModel, gpus: str) -> None:
+def _work(pipe: Connection, settings: "EvalSettings", gpus: str) -> None:
     """Answer in a process of its own, until the other end of the pipe is gone, in the middle of its work too."""
     os.dup2(2, 1)  # what libraries print is no part of the results
     os.environ[VISIBLE] = gpus
     with contextlib.suppress(EOFError, BrokenPipeError):
         try:
-            engine = load_engine(model)
+            engine = load_engine(settings)
             pipe.send((engine.name, dict(engine.identity), dict(engine.details)))
             while True:
-                kind, requests = pipe.recv()
-                if kind == "check":
-                    engine.check(requests)
-                else:
-                    for completion in engine.generate(requests):
-                        pipe.send(completion)
+                task, requests = pipe.recv()
+                for completion in getattr(engine, task)(requests) or ():
+                    pipe.send(completion)
                 pipe.send(None)
         except (EOFError, BrokenPipeError):
             raise

@@ -9,7 +9,7 @@ not on the rows beside it, up to the rounding that `drawing` describes. A kill c
 
 import bisect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,7 +41,6 @@ class TransformersEngine:
         *,
         revision: str | None = None,
         dtype: str = "auto",
-        device: str = "auto",
         batch_size: int | None = None,
         decoding: Literal["slots", "batches"] = "slots",
         gpu_memory: float | None = None,
@@ -55,23 +54,17 @@ class TransformersEngine:
         """
         import torch
 
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size: must be at least 1, got {batch_size}; leave it out to fit memory")
-        if device == "auto":
+        self.model: Any = model
+        self.tokenizer = tokenizer
+        if isinstance(model, str | Path):
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        if gpu_memory is not None and not device.startswith("cuda"):
+            self.model = load_model(model, dtype=dtype, revision=revision).to(device)
+            self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
+        if gpu_memory is not None and self.model.device.type != "cuda":
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
-        source = model if isinstance(model, str | Path) else None
-        self._revision = revision
-        loaded: Any = load_model(model, dtype=dtype, revision=revision).to(device) if source else model
-        self.model = loaded
-        if tokenizer is None and source is None:
-            raise ValueError("tokenizer: must be given with a loaded model, got None")
-        self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
-        self._model_name = source or getattr(model, "name_or_path", "") or type(model).__name__
-        self.batch_size = batch_size
-        self.decoding = decoding
-        self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
+        self._model_name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
+        self._revision, self.batch_size, self.decoding = revision, batch_size, decoding
+        self.gpu_memory = gpu_memory or 1.0
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         self._model_eos = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [eos]
         if not all(isinstance(token, int) for token in self._model_eos):
@@ -108,8 +101,10 @@ class TransformersEngine:
                 raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
         require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
+        from trimsft.evaluate.slots.decoder import UnsuitedModel
+
         self.check(requests)
         groups: dict[tuple[Any, ...], dict[int, Request]] = {}  # those that end alike share a batch
         for index, request in enumerate(requests):
@@ -119,29 +114,23 @@ class TransformersEngine:
         self.model.eval()
         try:
             for group in groups.values():
-                yield from self._complete(group)
+                try:
+                    yield from self._in_slots(group) if self.decoding == "slots" else ()
+                except UnsuitedModel as reason:
+                    self.decoding = "batches"
+                    warnings.warn(
+                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
+                        "using its own generate, which is slower",
+                        stacklevel=2,
+                    )
+                yield from self._in_batches(group)
         finally:
             self.model.train(was_training)
 
     def close(self) -> None:
         """End nothing: the model is in this process."""
 
-    def _complete(self, group: dict[int, Request]) -> Iterator[Completion]:
-        from trimsft.evaluate.slots.decoder import UnsuitedModel
-
-        if self.decoding == "slots":
-            try:
-                yield from self._in_slots(group)
-            except UnsuitedModel as reason:
-                self.decoding = "batches"
-                warnings.warn(
-                    f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                    "using its own generate, which is slower",
-                    stacklevel=2,
-                )
-        yield from self._in_batches(group)
-
-    def _in_slots(self, group: dict[int, Request]) -> Iterator[Completion]:
+    def _in_slots(self, group: dict[int, Request]) -> Generator[Completion, None, None]:
         """Take from the group what it completes."""
         import torch
 
@@ -156,21 +145,16 @@ class TransformersEngine:
         while jobs:
             longest = max(len(job.prompt) for job in jobs.values())
             rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
+            sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
             try:
-                decoder = kind(
-                    self.model,
-                    rows=rows,
-                    longest_prompt=longest,
-                    max_tokens=sampling.max_tokens,
-                    stops=self._stops(sampling),
-                )
+                decoder = kind(self.model, stops=self._stops(sampling), **sizes)
                 for index, row in decoder.run(list(jobs.values()), is_over, look_back):
                     del jobs[index], group[index]
                     yield self._completion(index, row, sampling)
             except torch.OutOfMemoryError:
                 self._halve(rows, longest, sampling)
 
-    def _in_batches(self, group: dict[int, Request]) -> Iterator[Completion]:
+    def _in_batches(self, group: dict[int, Request]) -> Generator[Completion, None, None]:
         """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
         import torch
 
@@ -231,11 +215,8 @@ class TransformersEngine:
         import torch
 
         if rows == 1:
-            raise EngineError(
-                f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit into memory",
-                field="max_tokens",
-                hint="lower it",
-            ) from None
+            problem = f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit"
+            raise EngineError(f"{problem} into memory", field="max_tokens", hint="lower it") from None
         self.batch_size = (rows + 1) // 2
         torch.cuda.empty_cache()
 
@@ -274,10 +255,14 @@ class TransformersEngine:
             return CPU_ROWS_SMALL if self.model.num_parameters() < SMALL else CPU_ROWS
         import torch
 
-        from trimsft.evaluate.engines.builds import count_cached_numbers
+        from trimsft.evaluate.engines.builds import count_cached_layers
 
         config = self.model.config.get_text_config()
-        cache = count_cached_numbers(config) * self.model.dtype.itemsize * (longest + new)
+        heads = getattr(config, "num_attention_heads", 1)
+        width = (getattr(config, "num_key_value_heads", None) or heads) * (
+            getattr(config, "head_dim", None) or config.hidden_size // heads
+        )
+        cache = 2 * count_cached_layers(config) * width * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, total = torch.cuda.mem_get_info()

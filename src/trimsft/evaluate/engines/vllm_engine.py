@@ -7,16 +7,14 @@ goes with each request, so a sample does not depend on its neighbours but for ro
 need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
+from trimsft.evaluate.engines import Completion, EngineError, Request, identify_model, require_room
 
 AHEAD = 2048  # requests given to vLLM before the first of them is done: enough to fill it, few enough to abort
-
-_NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
 class VllmEngine:
@@ -39,11 +37,8 @@ class VllmEngine:
         try:
             import vllm
         except ImportError as error:
-            raise EngineError(
-                f"vllm cannot be imported ({one_line(error)})",
-                field="engine",
-                hint="pip install 'vllm==0.32.*', or use another engine",
-            ) from error
+            problem, hint = f"vllm cannot be imported ({one_line(error)})", "pip install 'vllm==0.32.*'"
+            raise EngineError(problem, field="engine", hint=f"{hint}, or use another engine") from error
         self._vllm = vllm
         try:
             self._llm = vllm.LLM(
@@ -71,22 +66,30 @@ class VllmEngine:
     def check(self, requests: Sequence[Request]) -> None:
         require_room(requests, self._tokens, self._limit)
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
+        from vllm.inputs.engine import tokens_input
+
         self.check(requests)
-        engine = self._llm.llm_engine
-        waiting = iter(enumerate(requests))
-        running: dict[str, int] = {}
+        engine, waiting, running = self._llm.llm_engine, iter(enumerate(requests)), dict[str, int]()
         try:
             while True:
                 while len(running) < AHEAD and (item := next(waiting, None)) is not None:
-                    failed = self._start(*item, running)
-                    if failed is not None:
-                        yield failed
+                    index, request = item
+                    try:
+                        engine.add_request(str(index), tokens_input(self._tokens(request)), self._parameters(request))
+                    except ValueError as error:
+                        yield Completion(index, "", 0, "error", one_line(error))
+                    else:
+                        running[str(index)] = index
                 if not running:
                     return
                 for output in engine.step():
                     if output.finished:
-                        yield _completion(running.pop(output.request_id), output.outputs[0])
+                        index, made = running.pop(output.request_id), output.outputs[0]
+                        if made.finish_reason in ("stop", "length"):
+                            yield Completion(index, made.text, len(made.token_ids), made.finish_reason)
+                        else:
+                            yield Completion(index, "", 0, "error", f"vLLM ended it with {made.finish_reason!r}")
         finally:
             if running:
                 engine.abort_request(list(running))
@@ -94,29 +97,20 @@ class VllmEngine:
     def close(self) -> None:
         """End nothing: the processes of vLLM end with this one."""
 
-    def _start(self, index: int, request: Request, running: dict[str, int]) -> Completion | None:
-        """Hand a request over; return why, where it cannot be answered."""
-        from vllm.inputs.engine import tokens_input
-
-        name = f"request-{index}"
-        try:
-            self._llm.llm_engine.add_request(name, tokens_input(self._tokens(request)), self._parameters(request))
-        except ValueError as error:
-            return Completion(index, "", 0, "error", one_line(error))
-        running[name] = index
-        return None
-
     def _tokens(self, request: Request) -> list[int]:
         return list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
 
     def _parameters(self, request: Request) -> Any:
-        sampling: Sampling = request.sampling
+        sampling = request.sampling
         return self._vllm.SamplingParams(
             n=1,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
-            **_NEUTRAL,
+            min_p=0.0,
+            repetition_penalty=1.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
             max_tokens=sampling.max_tokens,
             seed=request.seed,
             stop=list(sampling.stop) or None,
@@ -124,9 +118,3 @@ class VllmEngine:
             skip_special_tokens=True,
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
-
-
-def _completion(index: int, output: Any) -> Completion:
-    if output.finish_reason not in ("stop", "length"):
-        return Completion(index, "", 0, "error", f"vLLM ended it with {output.finish_reason!r}")
-    return Completion(index, output.text, len(output.token_ids), output.finish_reason)

@@ -7,7 +7,6 @@ none, it is sdpa. The cache of keys and values stands still: rows change hands, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from trimsft.head.problem import has_triton
 
 NAME = "trimsft_slots"
-_SCORES = 2**26  # attention scores that are written out at once, where that has to be
 
 seen_windows: set[int | None] = set()
 """Windows that layers have asked for since it was last emptied: a window that a model has only in its masks, which we
@@ -46,13 +44,10 @@ def attention_of_model(
     """Attend as a model calls it: query (rows, heads, tokens, width), output (rows, tokens, heads, width)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if extras.get("position_bias") is not None:
-        raise NotImplementedError(f"{type(module).__name__} asks for position_bias")
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    mod = ScoreMod(extras.get("softcap"), extras.get("s_aux"))
+    for name in ("softcap", "s_aux", "position_bias"):  # sdpa would leave them out without a word
+        if extras.get(name) is not None:
+            raise NotImplementedError(f"{type(module).__name__} asks for {name}")
     if attention_mask is None or attention_mask.dtype != torch.int32:
-        if not mod.is_none:
-            return _explicit(query, key, value, attention_mask, scale, mod).transpose(1, 2), None
         made: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **extras
         )
@@ -61,35 +56,12 @@ def attention_of_model(
         raise NotImplementedError(f"{query.shape[2]} new tokens a row; lengths stand for one")
     window = extras.get("sliding_window")
     seen_windows.add(window)
-    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window, mod)
-    return out[:, None], None
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreMod:
-    """What some models do to attention scores: cap them softly (Gemma-2), or add one that no key has (gpt-oss)."""
-
-    cap: float | None = None
-    """Scores are cap * tanh(score / cap)."""
-    sinks: Tensor | None = None
-    """(heads) scores that take their share of attention and give nothing."""
-
-    @property
-    def is_none(self) -> bool:
-        return self.cap is None and self.sinks is None
-
-
-PLAIN = ScoreMod()
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window)[:, None], None
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Tensor,
-    scale: float,
-    window: int | None = None,
-    mod: ScoreMod = PLAIN,
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None = None
 ) -> Tensor:
     """Return (rows, heads, width): the query of each row over its first `lengths` keys, the last `window` of them.
 
@@ -99,53 +71,29 @@ def attend(
     if query.is_cuda and has_triton() and is_plain:
         from trimsft.evaluate.slots import kernels
 
-        return kernels.attend(query, key, value, lengths, scale, window, mod.cap, mod.sinks)
-    return _masked(query, key, value, lengths, scale, window, mod)
+        return kernels.attend(query, key, value, lengths, scale, window)
+    return attend_masked(query, key, value, lengths, scale, window)
 
 
-def _masked(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None, mod: ScoreMod = PLAIN
+def attend_masked(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None
 ) -> Tensor:
-    """Any device. The heads that share a key head are queries of it, so that no key is repeated."""
+    """Attend on any device. The heads that share a key head are queries of it, so that no key is repeated."""
     rows, heads, width = query.shape
     positions = torch.arange(key.shape[2], device=key.device)
     seen = positions < lengths[:, None]
     if window is not None:
         seen &= positions >= lengths[:, None] - window
-    if not mod.is_none:
-        return _explicit(query[:, :, None], key, value, seen[:, None, None], scale, mod)[:, :, 0]
     shared = query.view(rows, key.shape[1], heads // key.shape[1], width)
     out = functional.scaled_dot_product_attention(shared, key, value, attn_mask=seen[:, None, None], scale=scale)
     return out.reshape(rows, heads, value.shape[-1])
 
 
-def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, mod: ScoreMod) -> Tensor:
-    """Return (rows, heads, tokens, width) with scores written out, of a few rows at a time; `seen` None is causal."""
-    rows, heads, tokens, _ = query.shape
-    key_heads, positions = key.shape[1:3]
-    if seen is None:
-        seen = torch.ones(tokens, positions, dtype=torch.bool, device=query.device).tril(positions - tokens)
-    seen = seen.expand(rows, 1, tokens, positions)
-    out = query.new_empty(rows, heads, tokens, value.shape[-1])
-    at_once = max(1, _SCORES // (heads * tokens * positions))
-    for start in range(0, rows, at_once):
-        part = slice(start, start + at_once)
-        shared = query[part].unflatten(1, (key_heads, -1))
-        scores = (shared @ key[part, :, None].transpose(-1, -2) * scale).flatten(1, 2)
-        if mod.cap is not None:
-            scores = mod.cap * (scores / mod.cap).tanh()
-        scores = scores.masked_fill(~seen[part], -torch.inf)
-        if mod.sinks is not None:
-            sinks = mod.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(scores), -1, tokens, 1)
-            scores = torch.cat([scores, sinks], dim=-1)
-        wide = torch.promote_types(scores.dtype, torch.float32)
-        shares = scores.softmax(dim=-1, dtype=wide)[..., :positions].to(value.dtype)
-        out[part] = (shares.unflatten(1, (key_heads, -1)) @ value[part, :, None]).flatten(1, 2)
-    return out
-
-
 class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     """Keys and values of one layer: (rows, key heads, positions, width)."""
+
+    keys: Tensor
+    values: Tensor
 
     def __init__(self, slots: SlotCache) -> None:
         super().__init__()
@@ -162,24 +110,17 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         """Put each row's new token at the row's own position."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
-        rows, positions = self._slots.range, self._slots.position
+        rows, positions, seen = self._slots.range, self._slots.position, self._slots.seen
         self.keys[rows, :, positions] = key_states[:, :, 0]
         self.values[rows, :, positions] = value_states[:, :, 0]
-        seen = self._slots.seen
         return self.keys[: len(rows), :, :seen], self.values[: len(rows), :, :seen]
 
     def fill(self, rows: Tensor, source: Tensor, keys: Tensor, values: Tensor) -> None:
         """Give rows the prompts that `source` names among those just read."""
         if not self.is_initialized:
             self.lazy_initialization(keys, values)
-        assert self.keys is not None and self.values is not None
         self.keys[rows, :, : keys.shape[2]] = keys[source]
         self.values[rows, :, : values.shape[2]] = values[source]
-
-    def keep(self, rows: Tensor) -> None:
-        assert self.keys is not None and self.values is not None
-        self.keys, self.values = self.keys[rows], self.values[rows]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self._slots.width, 0
@@ -204,7 +145,8 @@ class SlotCache(Cache):  # type: ignore[misc]
         """Where the next token of each row goes."""
 
     def keep(self, rows: Tensor) -> None:
+        """Go on with these rows only, in this order."""
         self.rows = len(rows)
         self.range, self.position = self.range[: len(rows)].clone(), self.position[rows]
         for layer in self.layers:
-            layer.keep(rows)
+            layer.keys, layer.values = layer.keys[rows], layer.values[rows]

@@ -61,40 +61,15 @@ class SlotDecoder:
         self.active = torch.zeros(rows, dtype=torch.bool, device=self.device)
         self.history = torch.zeros(rows, max_tokens + 1, dtype=torch.int64, device=self.device)
         """New tokens of each row; the column more is for rows that are full and idle."""
-        self.stops = torch.tensor(list(stops), dtype=torch.int64, device=self.device)
+        self.stops = self._tensor(list(stops))
         self.drawer = Drawer([0] * rows, [Sampling(temperature=0)] * rows, self.device)
         self._jobs: list[Job | None] = [None] * rows
-        self._is_over: Callable[[list[int]], bool] | None = None
-        self._look_back = 0
         self._logits: Tensor | None = None
         self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._may_capture = self.device.type == "cuda"
 
-    def run(
-        self, jobs: Sequence[Job], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Index and new tokens of each job as it ends; `is_over` may end one by its last `look_back` tokens."""
-        waiting = sorted(jobs, key=lambda job: (len(job.prompt), job.prompt))  # the longest first, from the end
-        self._is_over, self._look_back = is_over, look_back + STEPS_AT_ONCE
-        self.drawer.expect(job.sampling for job in jobs)
-        with _attention(self.model), contextlib.closing(self):
-            self._begin(waiting)
-            ended = self._collect()
-            while waiting or any(self._jobs):
-                self._refill(waiting)
-                if not waiting:
-                    self._shrink()
-                self._advance()
-                yield from ended  # while the device works
-                ended = self._collect()
-            yield from ended
-
-    def close(self) -> None:
-        """Give the memory back at once: the cache and its layers know each other, which delays it."""
-        self._graph = None
-        self.cache.layers.clear()
-
+    @torch.inference_mode()
     def _begin(self, waiting: list[Job]) -> None:
         """Do the first two steps, held against what the model says without any of this."""
         refuse_other_state(self.model, self.cache.width)
@@ -117,9 +92,8 @@ class SlotDecoder:
             if not error <= largest:  # nor is nan
                 raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
 
-    @torch.inference_mode()
     def _error_of_logits(self, step: int) -> float:
-        """Largest difference of one row's logits from those of a plain pass over its text, by their spread.
+        """Return the largest difference of one row's logits from those of a plain pass over its text, by their spread.
 
         The row is that of the shortest prompt, which was padded most.
         """
@@ -135,8 +109,33 @@ class SlotDecoder:
         difference = (self._logits[row].float() - wanted.float()).abs().max()
         return float(difference / wanted.float().std().clamp(min=1e-6))
 
+    def run(
+        self, jobs: Sequence[Job], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Yield index and new tokens of each job as it ends; `is_over` may end one by its last `look_back` tokens."""
+        waiting = sorted(jobs, key=lambda job: (len(job.prompt), job.prompt))  # the longest first, from the end
+        self.drawer.expect(job.sampling for job in jobs)
+        with _attention(self.model):
+            try:
+                self._begin(waiting)
+                ended = self._collect(is_over, look_back)
+                while waiting or any(self._jobs):
+                    self._refill(waiting)
+                    if not waiting:
+                        self._shrink()
+                    self._advance()
+                    yield from ended  # while the device works
+                    ended = self._collect(is_over, look_back)
+                yield from ended
+            finally:  # the cache and its layers know each other, which would keep their memory for a while
+                self._graph = None
+                self.cache.layers.clear()
+
+    # ---- prompts
+
     @torch.inference_mode()
     def _refill(self, waiting: list[Job]) -> None:
+        """Give free slots to jobs."""
         free = [row for row, job in enumerate(self._jobs) if job is None]
         if not waiting or len(free) < max(1, len(self._jobs) // REFILL_SHARE):
             return
@@ -170,10 +169,12 @@ class SlotDecoder:
             ids = self._tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in part])
             read = DynamicCache()
             self.model(input_ids=ids, past_key_values=read, use_cache=True, logits_to_keep=1)
-            targets = [row for prompt in part for row in users[prompt]]
-            sources = [number for number, prompt in enumerate(part) for _ in users[prompt]]
+            targets = self._tensor([row for prompt in part for row in users[prompt]])
+            sources = self._tensor([number for number, prompt in enumerate(part) for _ in users[prompt]])
             for layer, made in zip(self.cache.layers, read.layers, strict=True):
-                layer.fill(self._tensor(targets), self._tensor(sources), made.keys, made.values)
+                layer.fill(targets, sources, made.keys, made.values)
+
+    # ---- steps
 
     @torch.inference_mode()
     def _advance(self) -> None:
@@ -189,12 +190,12 @@ class SlotDecoder:
         self._steps += 1
 
     def _step(self) -> None:
-        """One token for each row. All of it stays on the device and in place, so that a graph can replay it."""
+        """Draw one token for each row. All of it stays on the device and in place, so that a graph can replay it."""
         logits = self._logits = self._logits_of_slots()
         drawn = self.drawer.choose(logits, self.made)
         self.history.scatter_(1, self.made[:, None], drawn[:, None])  # of an idle row: behind its text
         self.made += self.active
-        # not by isin: where there are many stops it sorts, and asks the host for the size of what it found
+        # not by isin: where there are many stops it sorts, and asks the host for the size of the result
         is_stop = (drawn[:, None] == self.stops).any(dim=1)
         self.active &= (self.made < self.max_tokens) & ~is_stop
         self.token.copy_(drawn)
@@ -220,12 +221,21 @@ class SlotDecoder:
         self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _capture(self) -> None:
+        """Capture a step as a graph, unless the model waits for the device in the middle of it.
+
+        Whether it does is seen by computing the logits once more, which changes nothing: a capture that fails leaves
+        torch's random numbers capturing, and nobody in this process could draw any more.
+        """
         self.cache.seen = self.cache.width
-        if self._model_asks_the_host():
-            self._may_capture = False
-            return
-        graph = torch.cuda.CUDAGraph()
+        before, graph = torch.cuda.get_sync_debug_mode(), torch.cuda.CUDAGraph()
         try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+                torch.cuda.set_sync_debug_mode("error")
+            try:
+                self._logits_of_slots()
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
             with torch.cuda.graph(graph):
                 self._step()
         except torch.OutOfMemoryError:
@@ -236,36 +246,22 @@ class SlotDecoder:
         else:
             self._graph = graph
 
-    def _model_asks_the_host(self) -> bool:
-        """Return whether it waits for the device in the middle of a step, so that no graph can be captured.
-
-        Found out by computing the logits once more, which changes nothing. A capture that fails leaves torch's random
-        numbers capturing: nobody in this process could draw any more.
-        """
-        before = torch.cuda.get_sync_debug_mode()
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
-                torch.cuda.set_sync_debug_mode("error")
-            self._logits_of_slots()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:
-            return True
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-        return False
+    # ---- ends
 
     @torch.inference_mode()
-    def _collect(self) -> list[tuple[int, list[int]]]:
+    def _collect(self, is_over: Callable[[list[int]], bool] | None, look_back: int) -> list[tuple[int, list[int]]]:
         """Free the rows that have ended."""
         active = self.active.tolist()
-        taken = [row for row, job in enumerate(self._jobs) if job is not None]
-        over = [row for row in taken if not active[row]]
-        going = [row for row in taken if active[row]]
-        if self._is_over is not None and (cut := self._rows_cut(going, self._is_over)):
-            self._stop(cut)
-            over += cut
+        over = [row for row, job in enumerate(self._jobs) if job is not None and not active[row]]
+        if is_over is not None:
+            going = [row for row, job in enumerate(self._jobs) if job is not None and active[row]]
+            where = self._tensor(going)
+            last = self.made[where, None] - torch.arange(look_back + STEPS_AT_ONCE, 0, -1, device=self.device)
+            tails = self.history[where].gather(1, last.clamp(min=0)).where(last >= 0, -1).tolist()
+            said = ([token for token in tail if token >= 0] for tail in tails)
+            if cut := [row for row, tail in zip(going, said, strict=True) if is_over(tail)]:
+                self._stop(cut)
+                over += cut
         if not over:
             return []
         where = self._tensor(over)
@@ -282,20 +278,11 @@ class SlotDecoder:
         self.active[rows] = False
         self.cache.position[rows] = 0
 
-    def _rows_cut(self, rows: list[int], is_over: Callable[[list[int]], bool]) -> list[int]:
-        """Rows that are over by what they say."""
-        where = self._tensor(rows)
-        last = self.made[where, None] - torch.arange(self._look_back, 0, -1, device=self.device)
-        tails = self.history[where].gather(1, last.clamp(min=0)).where(last >= 0, -1).tolist()
-        said = ([token for token in tail if token >= 0] for tail in tails)
-        return [row for row, tail in zip(rows, said, strict=True) if is_over(tail)]
-
     @torch.inference_mode()
     def _shrink(self) -> None:
         """Go on with half the rows as soon as half suffice, once no job waits."""
         taken = [row for row, job in enumerate(self._jobs) if job is not None]
-        rows = len(self._jobs)
-        if rows <= LEAST_ROWS or not 0 < len(taken) <= rows // 2:
+        if len(self._jobs) <= LEAST_ROWS or not 0 < len(taken) <= len(self._jobs) // 2:
             return
         size = max(LEAST_ROWS, 1 << (len(taken) - 1).bit_length())
         idle = [row for row, job in enumerate(self._jobs) if job is None]

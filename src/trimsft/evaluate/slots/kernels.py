@@ -9,27 +9,16 @@ KEYS_AT_ONCE = 64
 TOKENS_AT_ONCE = 2048
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Tensor,
-    scale: float,
-    window: int | None,
-    cap: float | None = None,
-    sinks: Tensor | None = None,
-) -> Tensor:
-    """One program for each row and key head; it reads the keys that count and no others."""
+def attend(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None) -> Tensor:
+    """Return what `attention.attend` does, by a program for each row and key head, which reads the keys that count."""
     rows, heads, width = query.shape
     key_heads, positions = key.shape[1:3]
     out = torch.empty(rows, heads, width, dtype=query.dtype, device=query.device)
     shared = heads // key_heads
-    states = (query.contiguous(), key, value, lengths, out if sinks is None else sinks.contiguous(), out)
     _attend_row[(rows, key_heads)](
-        *states,
+        *(query.contiguous(), key, value, lengths, out),
         scale,
         positions if window is None else window,
-        1.0 if cap is None else cap,
         *key.stride()[:3],
         *value.stride()[:3],
         SHARED=shared,
@@ -37,8 +26,6 @@ def attend(
         BLOCK_SHARED=max(16, triton.next_power_of_2(shared)),  # the least that tl.dot takes
         BLOCK_WIDTH=max(16, triton.next_power_of_2(width)),
         BLOCK_KEYS=KEYS_AT_ONCE,
-        HAS_CAP=cap is not None,
-        HAS_SINKS=sinks is not None,
         PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
     )
     return out
@@ -46,12 +33,12 @@ def attend(
 
 @triton.jit
 def _attend_row(
-    query_ptr, key_ptr, value_ptr, lengths_ptr, sinks_ptr, out_ptr, scale, window, cap,
+    query_ptr, key_ptr, value_ptr, lengths_ptr, out_ptr, scale, window,
     key_row_stride, key_head_stride, key_stride, value_row_stride, value_head_stride, value_stride,
     SHARED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_SHARED: tl.constexpr, BLOCK_WIDTH: tl.constexpr,
-    BLOCK_KEYS: tl.constexpr, HAS_CAP: tl.constexpr, HAS_SINKS: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The queries that share key head `head` of one row, over its keys in blocks, with a running softmax."""
+    """Attend with the queries that share a key head of one row, over its keys in blocks, with a running softmax."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
     queries = tl.arange(0, BLOCK_SHARED)
@@ -66,9 +53,6 @@ def _attend_row(
 
     largest = tl.full((BLOCK_SHARED,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK_SHARED,), tl.float32)
-    if HAS_SINKS:  # a score that no key has: it comes first, and adds nothing to what is mixed
-        largest = tl.load(sinks_ptr + head * SHARED + queries, mask=queries < SHARED, other=0.0).to(tl.float32)
-        total += 1
     mixed = tl.zeros((BLOCK_SHARED, BLOCK_WIDTH), tl.float32)
     for start in range(first // BLOCK_KEYS * BLOCK_KEYS, length, BLOCK_KEYS):
         keys = start + tl.arange(0, BLOCK_KEYS)
@@ -77,8 +61,6 @@ def _attend_row(
         key = tl.load(key_ptr + keys[:, None] * key_stride + columns[None, :], mask=is_key, other=0.0)
         value = tl.load(value_ptr + keys[:, None] * value_stride + columns[None, :], mask=is_key, other=0.0)
         scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
-        if HAS_CAP:
-            scores = cap * (2 * tl.sigmoid(2 * scores / cap) - 1)
         scores = tl.where(is_seen[None, :], scores, float("-inf"))
         larger = tl.maximum(largest, tl.max(scores, axis=1))
         shares = tl.exp(scores - larger[:, None])
@@ -90,7 +72,7 @@ def _attend_row(
 
 
 def choose(logits: Tensor, keys: Tensor, steps: Tensor, inverse: Tensor) -> Tensor:
-    """(rows) the token with the largest noisy score: the formula of `drawing`, with no noise ever written to memory."""
+    """Return (rows) the token with the largest noisy score: as `drawing` has it, with no noise written to memory."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     chosen = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     _choose_row[(len(logits),)](
@@ -126,7 +108,7 @@ def _choose_row(logits_ptr, keys_ptr, steps_ptr, inverse_ptr, chosen_ptr, size, 
 
 @triton.jit
 def _mix(value):
-    """The same hash as `drawing._mix`."""
+    """Scramble as `drawing._mix` does."""
     value ^= value >> 16
     value *= 0x85EBCA6B
     value ^= value >> 13
@@ -137,6 +119,6 @@ def _mix(value):
 
 @triton.jit
 def _exponential(share):
-    """-log(1 - share), exact for shares so small that 1 - share is 1."""
+    """Return -log(1 - share), exact for shares so small that 1 - share is 1."""
     rest = 1 - share
     return tl.where(rest == 1, share, -tl.log(rest) * (share / (1 - rest)))

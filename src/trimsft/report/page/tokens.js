@@ -1,30 +1,35 @@
 // The tab Tokens: what SFT and one method learn from, by example and by logit gap; headline and numbers follow the handles.
-const { tokens: told, outcome } = page;
+const { tokens, outcome } = page;
 const percent = (share) => (share < 0.1 ? "almost none" : `${share < 10 ? share.toFixed(1) : Math.round(share)} %`);
 const brief = (share) => (share < 0.1 ? "< 0.1 %" : percent(share));
 const tidy = (value) => String(Number(value.toFixed(2)));
 const hasBand = (side) => side.margin !== undefined;
+// the weights of objectives by gap and nll, as in trimsft.objectives; those of others come from Python
+const gaussian = (distance, bandwidth) => Math.exp((-0.5 * distance * distance) / bandwidth ** 2);
+const FORMULAS = {
+  sft: () => 1,
+  fsft: (gap, nll, { gamma }) => (-Math.expm1(-nll)) ** gamma,
+  dft: (gap, nll) => Math.exp(-nll),
+  trim: (gap, nll, { margin, bandwidth }) => gaussian(gap - margin, bandwidth),
+  "trim-e": (gap, nll, { margin, bandwidth }) => gaussian(Math.min(gap - margin, 0), bandwidth),
+  "trim-h": (gap, nll, { margin, bandwidth }) => gaussian(Math.max(gap - margin, 0), bandwidth),
+  "auto-trim": (gap, nll, { floor, power }) => floor + (1 - floor) * (-Math.expm1(Math.min(0, -nll - gap))) ** power,
+};
 const LIMITS = { margin: [-100, 100], bandwidth: [0.05, 100] };
 const LONGEST = 80; // tokens of an example that are shown at first, and not much less than all of them
 
 // ---- the state, and what follows from it
 const state = { side: 0, margin: 0, bandwidth: 0, at: 0, whole: false };
-const sideOf = () => told.sides[state.side];
-const weightOf = (side, i) => {
-  if (!hasBand(side)) return side.weights ? side.weights[i] : 1;
-  const { margin, bandwidth } = side === sideOf() ? state : side;
-  let distance = told.gap[i] - margin;
-  if (side.objective === "trim-e") distance = Math.min(distance, 0);
-  if (side.objective === "trim-h") distance = Math.max(distance, 0);
-  return Math.exp((-0.5 * distance * distance) / bandwidth ** 2);
-};
+const sideOf = () => tokens.sides[state.side];
+const settingOf = (side) => (hasBand(side) && side === sideOf() ? state : side); // the handles move the chosen one
 // {shares: percent of the gradient of each token, about: of those that the page is about}
 const learns = (side) => {
-  const { norm, marked } = told;
+  const { norm, marked, gap, nll } = tokens;
   const shares = new Float64Array(norm.length);
+  const [weigh, setting] = [FORMULAS[side.objective], settingOf(side)];
   let [total, about] = [0, 0];
   for (let i = 0; i < norm.length; i++) {
-    shares[i] = weightOf(side, i) * norm[i];
+    shares[i] = norm[i] * (side.weights ? side.weights[i] : weigh(gap[i], nll[i], setting));
     total += shares[i];
     if (marked[i]) about += shares[i];
   }
@@ -36,58 +41,58 @@ const learns = (side) => {
 const strong = (text, className = "") => make("b", { textContent: text, className });
 const drawHeadline = (first, second) => {
   const side = sideOf();
-  if (!told.base) return;
-  const spends = ["SFT spends ", strong(percent(first.about), told.wrong.length ? "bad" : ""), " of its gradient "];
+  if (!tokens.base) return;
+  const spends = ["SFT spends ", strong(percent(first.about), tokens.wrong.length ? "bad" : ""), " of its gradient "];
   const method = strong(side.name, "blue");
   const then = strong(percent(second.about), "blue");
-  if (told.wrong.length) {
+  if (tokens.wrong.length) {
     const are = make("b", { textContent: "wrong", className: "bad" });
-    byId("headline").replaceChildren(`${told.wrong.length} of ${counted(told.steps, "step")} in these examples ${told.wrong.length === 1 ? "is" : "are"} `, are, ". ",
-      ...spends, `on ${told.wrong.length === 1 ? "it" : "them"}; `, method, " spends ", then, ".");
+    byId("headline").replaceChildren(`${tokens.wrong.length} of ${counted(tokens.steps, "step")} in these examples ${tokens.wrong.length === 1 ? "is" : "are"} `, are, ". ",
+      ...spends, `on ${tokens.wrong.length === 1 ? "it" : "them"}; `, method, " spends ", then, ".");
   } else {
-    const share = percent((100 * told.marked.reduce((sum, mark) => sum + mark, 0)) / told.marked.length);
+    const share = percent((100 * tokens.marked.reduce((sum, mark) => sum + mark, 0)) / tokens.marked.length);
     byId("headline").replaceChildren(`The model would have written ${share} of these tokens differently. `, ...spends, "there, ", method, " ", then, ".");
   }
 };
 const drawOutcome = () => {
-  const side = told && sideOf();
   const known = (label) => outcome.rows.find((row) => row.label === label);
-  const [a, b] = [known(told?.base ? told.sides[0].run : null), known(side?.run)];
+  const alone = page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
+  const [a, b] = (tokens ? [tokens.base ? tokens.sides[0].run : null, sideOf().run] : alone).map(known);
   const best = outcome.rows.find((row) => row.best);
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
   if (a?.sampled && b?.sampled) {
-    parts.push("After training on such data, ", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
+    parts.push(tokens ? "After training on such data, " : "", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
       b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
     if (best) parts.push(`${a.label} at its best temperature, ${best.best}, has `, whole(best.sampled), ". ");
   } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
-    parts.push(b.marks[1] ? `Of the greedy answers ${both}` : `Greedy answers do not differ clearly: ${both}`);
+    parts.push(b.marks[1] === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
   } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${b.label}'s greedy answers are right.`);
   else if (b?.sampled && !a) parts.push(".");
   if (parts.length) byId("outcome").replaceChildren(...parts);
 };
 
 // ---- one example in two rows
-const letters = (i, kind = "token") => told.texts[told[kind][i]];
+const letters = (i, kind = "token") => tokens.texts[tokens[kind][i]];
 const quoted = (i, kind) => `“${letters(i, kind).trim() || "↵"}”`;
-const exampleOf = (i) => told.starts.findLastIndex((start) => start <= i);
+const exampleOf = (i) => tokens.starts.findLastIndex((start) => start <= i);
 const stopsOf = (first, second) => { // wrong steps; else the examples, those first in which the two differ most
-  if (told.wrong.length) return told.wrong;
-  const moved = told.starts.map((start, place) => {
+  if (tokens.wrong.length) return tokens.wrong;
+  const moved = tokens.starts.map((start, place) => {
     let sum = 0;
-    for (let i = start; i < start + told.lengths[place]; i++) sum += Math.abs(first.shares[i] - second.shares[i]);
+    for (let i = start; i < start + tokens.lengths[place]; i++) sum += Math.abs(first.shares[i] - second.shares[i]);
     return sum;
   });
-  return told.starts.map((start, place) => ({ first: start, last: start, moved: moved[place] })).sort((p, q) => q.moved - p.moved);
+  return tokens.starts.map((start, place) => ({ first: start, last: start, moved: moved[place] })).sort((p, q) => q.moved - p.moved);
 };
 const windowOf = ({ first, last }, shares, others) => { // what is shown of an example: [from, to)
   const place = exampleOf(first);
-  const [start, length] = [told.starts[place], told.lengths[place]];
+  const [start, length] = [tokens.starts[place], tokens.lengths[place]];
   if (state.whole || length <= 1.2 * LONGEST) return [start, start + length];
   let from = first - Math.floor((LONGEST - (last - first)) / 2);
-  if (!told.wrong.length) { // where the two differ most
+  if (!tokens.wrong.length) { // where the two differ most
     let [best, sum] = [-1, 0];
     for (let i = start; i < start + length; i++) {
       sum += Math.abs(shares[i] - others[i]);
@@ -99,8 +104,8 @@ const windowOf = ({ first, last }, shares, others) => { // what is shown of an e
   return [from, from + LONGEST];
 };
 const describe = (i, rows) => {
-  const gap = told.gap[i];
-  const chance = 100 * Math.exp(-told.nll[i]);
+  const gap = tokens.gap[i];
+  const chance = 100 * Math.exp(-tokens.nll[i]);
   const other = `${quoted(i, "competitor")}${gap < 0 ? `, ${(-gap).toFixed(1)} logits above` : ` ${gap.toFixed(1)} logits below`}`;
   const learned = rows.map(({ name, shares }) => `${name} ${shares[i] < 0.01 ? "< 0.01" : shares[i].toFixed(2)} %`).join(", ");
   return `${quoted(i)}: the model gives it ${chance < 0.1 ? chance.toExponential(0) : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.`;
@@ -108,14 +113,14 @@ const describe = (i, rows) => {
 const drawText = (row, stop, [from, to], shares, top, isFirst) => {
   const text = row.querySelector(".text");
   const place = exampleOf(stop.first);
-  const [begin, end] = [told.starts[place], told.starts[place] + told.lengths[place]];
-  const wrongs = told.wrong.filter(({ first }) => first >= from && first < to);
+  const [begin, end] = [tokens.starts[place], tokens.starts[place] + tokens.lengths[place]];
+  const wrongs = tokens.wrong.filter(({ first }) => first >= from && first < to);
   let fix = null;
   text.replaceChildren(from > begin ? "… " : "");
   for (let i = from; i < to; i++) {
     const written = letters(i);
     const cut = fix ? written.indexOf("\n") : -1;
-    const span = make("span", { className: `t${told.wrong.length && told.marked[i] ? " bad" : ""}`, textContent: cut < 0 ? written : written.slice(0, cut) });
+    const span = make("span", { className: `t${tokens.wrong.length && tokens.marked[i] ? " bad" : ""}`, textContent: cut < 0 ? written : written.slice(0, cut) });
     span.dataset.token = i;
     span.style.setProperty("--share", `${(100 * Math.min(1, shares[i] / top) ** 0.6).toFixed(1)}%`);
     if (isFirst) span.tabIndex = i === from ? 0 : -1;
@@ -140,24 +145,27 @@ const drawText = (row, stop, [from, to], shares, top, isFirst) => {
     text.append(more);
   }
 };
-const NOTES = { sft: "every token counts the same", dft: "weight p" };
+const noteOf = (side) => {
+  if (hasBand(side)) return `margin ${tidy(settingOf(side).margin)}, bandwidth ${tidy(settingOf(side).bandwidth)}`;
+  const notes = { sft: "every token counts the same", dft: "weight p", fsft: `weight (1 − p)^${side.gamma}`, "auto-trim": "weight 1 − p of the best other token" };
+  return notes[side.objective] ?? "";
+};
 const rowOf = (side, about) => {
-  const note = hasBand(side) ? `margin ${tidy(state.margin)}, bandwidth ${tidy(state.bandwidth)}` : NOTES[side.objective] ?? side.note;
-  const where = told.wrong.length ? "to wrong digits" : "to tokens it would write differently";
+  const where = tokens.wrong.length ? "to wrong digits" : "to tokens it would write differently";
   return make("div", { className: "row" },
-    make("div", {}, strong(side.name), make("small", { textContent: note })),
+    make("div", {}, strong(side.name), make("small", { textContent: noteOf(side) })),
     make("p", { className: "text", role: "group", ariaLabel: `Tokens under ${side.name}` }),
-    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: told.base ? where : "of what is left to learn lies below gap 0" })));
+    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: tokens.base ? where : "of what is left to learn lies below gap 0" })));
 };
 
 // ---- gradient by gap: the figure is the control
 const [LOW, HIGH, BINS, FLOOR] = [8, 392, 48, 140];
-const spans = () => [Math.asinh(told.range[0]), Math.asinh(told.range[1])];
+const spans = () => [Math.asinh(tokens.range[0]), Math.asinh(tokens.range[1])];
 const across = (gap) => between(LOW + ((HIGH - LOW) * (Math.asinh(gap) - spans()[0])) / (spans()[1] - spans()[0]), LOW, HIGH);
 const gapAt = (x) => Math.sinh(spans()[0] + ((between(x, LOW, HIGH) - LOW) / (HIGH - LOW)) * (spans()[1] - spans()[0]));
 const binned = ({ shares }, only = null) => {
   const bars = new Float64Array(BINS);
-  for (let i = 0; i < shares.length; i++) if (!only || only[i]) bars[told.bins[i]] += shares[i];
+  for (let i = 0; i < shares.length; i++) if (!only || only[i]) bars[tokens.bins[i]] += shares[i];
   return bars;
 };
 const knobs = {};
@@ -190,7 +198,7 @@ const placeKnob = (name, gap, y) => {
 const drawGradient = (first, second) => {
   const [svg, side] = [byId("gradient"), sideOf()];
   const [all, own] = [first && binned(first), binned(second)];
-  const wrong = first && told.wrong.length ? binned(first, told.marked) : [];
+  const wrong = first && tokens.wrong.length ? binned(first, tokens.marked) : [];
   const highest = Math.max(...own, ...(all ?? []));
   const step = [1, 2, 5, 10, 20, 50].find((size) => highest / size <= 3.5) ?? 50;
   const up = (share) => FLOOR - (118 * share) / Math.max(highest, step);
@@ -206,22 +214,17 @@ const drawGradient = (first, second) => {
   }
   parts.push(draw("line", { x1: LOW, x2: HIGH, y1: FLOOR + 0.5, y2: FLOOR + 0.5, class: "axis" }));
   for (const gap of [-20, -10, -3, -1, 0, 1, 3, 10, 20]) {
-    if (gap > told.range[0] && gap < told.range[1]) parts.push(draw("text", { x: across(gap), y: 155, "text-anchor": "middle" }, minus(gap)));
+    if (gap > tokens.range[0] && gap < tokens.range[1]) parts.push(draw("text", { x: across(gap), y: 155, "text-anchor": "middle" }, minus(gap)));
   }
   parts.push(draw("text", { x: LOW, y: 172 }, "← the model expects another token"), draw("text", { x: HIGH, y: 172, "text-anchor": "end" }, "it knows this one →"));
   const keys = [...(first ? [["grey", "SFT"]] : []), ...(wrong.length ? [["bad", "wrong digits under SFT"]] : []), ["blue", side.name]];
   keys.forEach(([className, name], place) => {
-    const x = LOW + [0, 52, 210][keys.length < 3 && place ? 1 : place];
+    const x = LOW + [0, 54, 222][keys.length < 3 && place ? 1 : place];
     parts.push(draw("rect", { class: className, x, y: 180, width: 9, height: 9 }), draw("text", { x: x + 13, y: 189 }, name));
   });
   if (hasBand(side) && first) {
     const { margin, bandwidth } = state;
-    const curve = Array.from({ length: 193 }, (_, place) => {
-      let distance = gapAt(LOW + 2 * place) - margin;
-      if (side.objective === "trim-e") distance = Math.min(distance, 0);
-      if (side.objective === "trim-h") distance = Math.max(distance, 0);
-      return `${LOW + 2 * place},${(FLOOR - 124 * Math.exp((-0.5 * distance * distance) / bandwidth ** 2)).toFixed(1)}`;
-    });
+    const curve = Array.from({ length: 193 }, (_, place) => `${LOW + 2 * place},${(FLOOR - 124 * FORMULAS[side.objective](gapAt(LOW + 2 * place), 0, state)).toFixed(1)}`);
     parts.push(draw("path", { class: "curve", d: `M${curve.join("L")}` }), knobs.margin, knobs.bandwidth);
     placeKnob("margin", margin, 16);
     placeKnob("bandwidth", side.objective === "trim-e" ? margin - bandwidth : margin + bandwidth, 65);
@@ -232,13 +235,15 @@ const drawGradient = (first, second) => {
 };
 const commandOf = (side) => {
   const band = hasBand(side) ? ` --margin ${tidy(state.margin)} --bandwidth ${tidy(state.bandwidth)}` : "";
-  return `trimsft train --model_name_or_path ${told.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
+  return `trimsft train --model_name_or_path ${tokens.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
 };
 
 // ---- scores: dots with intervals, a diamond for greedy
+const MOST_DOTS = 7; // all runs stand in the tab Scores
 const drawDots = () => {
-  const [svg, chosenRun] = [byId("dots"), told && sideOf().run];
-  const rows = outcome.rows.filter(({ label, best }, place) => place < 9 || best || label === chosenRun);
+  const [svg, chosenRun] = [byId("dots"), tokens && sideOf().run];
+  const rows = outcome.rows.filter(({ label, best }, place) => place < MOST_DOTS || best || label === chosenRun);
+  byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
   const [left, right] = [104, 350];
   const X = (value) => left + ((right - left) * value) / 100;
   const bottom = 20 * rows.length + 6;
@@ -248,7 +253,7 @@ const drawDots = () => {
   rows.forEach(({ label, sampled, greedy, marks }, place) => {
     const y = 14 + 20 * place;
     const group = draw("g", { class: label === chosenRun ? "chosen" : "" });
-    group.append(draw("text", { x: 0, y: y + 4 }, label.length > 16 ? `${label.slice(0, 15)}…` : label));
+    group.append(draw("text", { x: 0, y: y + 4 }, label.length > 15 ? `${label.slice(0, 13)}…` : label));
     if (sampled) {
       group.append(draw("line", { x1: X(sampled[1]), x2: X(sampled[2]), y1: y, y2: y, class: "whisker" }), draw("circle", { cx: X(sampled[0]), cy: y, r: 5 }),
         draw("text", { x: 400, y: y + 4, "text-anchor": "end" }, `${Math.round(sampled[0])}${marks[0] ?? ""}`));
@@ -266,17 +271,17 @@ const refresh = () => {
   const stop = stops[state.at] ?? { first: 0, last: 0 };
   const place = exampleOf(stop.first);
   const range = windowOf(stop, (first ?? second).shares, second.shares);
-  const rows = [...(first ? [{ side: told.sides[0], ...first }] : []), { side, ...second }].map((row) => ({ ...row, name: row.side.name }));
-  let top = 300 / told.norm.length;
+  const rows = [...(first ? [{ side: tokens.sides[0], ...first }] : []), { side, ...second }].map((row) => ({ ...row, name: row.side.name }));
+  let top = 300 / tokens.norm.length;
   for (const { shares } of rows) for (let i = range[0]; i < range[1]; i++) top = Math.max(top, shares[i]);
   shown = rows;
-  byId("question").textContent = `Example ${told.numbers[place] + 1}${told.prompts[place] ? `: ${told.prompts[place]}` : ""}`;
+  byId("question").textContent = `Example ${tokens.numbers[place] + 1}${tokens.prompts[place] ? `: ${tokens.prompts[place]}` : ""}`;
   const made = rows.map((row) => rowOf(row.side, row.about));
   made.forEach((row, at) => drawText(row, stop, range, rows[at].shares, top, at === 0));
   byId("rows").replaceChildren(...made);
-  byId("place").textContent = `${told.wrong.length ? "wrong step" : "example"} ${state.at + 1} of ${stops.length}`;
+  byId("place").textContent = `${tokens.wrong.length ? "wrong step" : "example"} ${state.at + 1} of ${stops.length}`;
   byId("setting").hidden = !first;
-  byId("setting-is").textContent = hasBand(side) ? `margin m ${tidy(state.margin)}, bandwidth τ ${tidy(state.bandwidth)}` : side.note;
+  byId("setting-is").textContent = hasBand(side) ? `margin m ${tidy(state.margin)}, bandwidth τ ${tidy(state.bandwidth)}` : noteOf(side);
   drawHeadline(first, second);
   drawGradient(first, second);
   drawOutcome();
@@ -296,8 +301,8 @@ let [usual, usualStop] = [0, 0];
 const read = () => {
   const query = chosen();
   const number = (name, otherwise) => (query.get(name)?.trim() && Number.isFinite(Number(query.get(name))) ? Number(query.get(name)) : otherwise);
-  const named = told.sides.findIndex(({ name }) => name === query.get("method"));
-  state.side = named < (told.base ? 1 : 0) ? usual : named;
+  const named = tokens.sides.findIndex(({ name }) => name === query.get("method"));
+  state.side = named < (tokens.base ? 1 : 0) ? usual : named;
   state.margin = between(number("m", sideOf().margin ?? 0), ...LIMITS.margin);
   state.bandwidth = between(number("tau", sideOf().bandwidth ?? 1), ...LIMITS.bandwidth);
   state.at = between(Math.round(number("at", usualStop + 1)) - 1, 0, Math.max(0, stops.length - 1));
@@ -307,21 +312,21 @@ const go = (to) => set({ at: (to + stops.length) % stops.length, whole: false })
 const listStops = () => {
   const cells = (values) => values.map((value, place) => make("td", { textContent: value, className: place === 1 ? "" : "number" }));
   const list = stops.slice(0, 200).map((stop, at) => {
-    const [place, button] = [exampleOf(stop.first), make("button", { type: "button", textContent: told.numbers[exampleOf(stop.first)] + 1 })];
+    const [place, button] = [exampleOf(stop.first), make("button", { type: "button", textContent: tokens.numbers[exampleOf(stop.first)] + 1 })];
     button.addEventListener("click", () => {
       go(at);
       byId("question").scrollIntoView({ block: "center" });
     });
     let worst = stop.first;
-    for (let i = stop.first; i <= stop.last; i++) if (told.nll[i] > told.nll[worst]) worst = i;
-    const about = told.wrong.length ? [stop.written, stop.right, `${(100 * Math.exp(-told.nll[worst])).toPrecision(1)} %`] : [told.prompts[place].slice(0, 120), told.lengths[place], stop.moved.toFixed(2)];
+    for (let i = stop.first; i <= stop.last; i++) if (tokens.nll[i] > tokens.nll[worst]) worst = i;
+    const about = tokens.wrong.length ? [stop.written, stop.right, `${(100 * Math.exp(-tokens.nll[worst])).toPrecision(1)} %`] : [tokens.prompts[place].slice(0, 120), tokens.lengths[place], stop.moved.toFixed(2)];
     const row = make("tr", {}, make("td", { className: "number" }, button));
-    row.append(...(told.wrong.length ? about.map((value, at) => make("td", { textContent: value, className: at ? "number" : "" })) : cells(["", ...about]).slice(1)));
+    row.append(...(tokens.wrong.length ? about.map((value, at) => make("td", { textContent: value, className: at ? "number" : "" })) : cells(["", ...about]).slice(1)));
     return row;
   });
-  const names = told.wrong.length ? ["example", "written", "right", "the model's probability of the worst digit"] : ["example", "problem", "tokens", "gradient moved, %"];
-  const [wrong, right] = told.doubt ?? [];
-  const apart = !told.doubt ? "" : wrong < right
+  const names = tokens.wrong.length ? ["example", "written", "right", "the model's probability of the worst digit"] : ["example", "problem", "tokens", "gradient moved, %"];
+  const [wrong, right] = tokens.doubt ?? [];
+  const apart = !tokens.doubt ? "" : wrong < right
     ? `The base model already tells them apart: it doubts every wrong result (gap ${minus(wrong.toFixed(1))} or lower) and no right one (${minus(right.toFixed(1))} or higher).`
     : `The base model does not tell all of them apart: one wrong result has no gap below ${minus(wrong.toFixed(1))}, and a right one goes down to ${minus(right.toFixed(1))}.`;
   byId("list").replaceChildren(make("p", { textContent: apart }), make("table", {}, make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { textContent: name, scope: "col" })))), make("tbody", {}, ...list)));
@@ -389,9 +394,9 @@ const watch = () => {
   });
   byId("image").addEventListener("click", copyPicture);
   byId("command").addEventListener("click", () => copyText(commandOf(sideOf())));
-  const choices = told.sides.slice(told.base ? 1 : 0).map((side) => {
+  const choices = tokens.sides.slice(tokens.base ? 1 : 0).map((side) => {
     const input = make("input", { type: "radio", name: "method", value: side.name, checked: side === sideOf() });
-    input.addEventListener("change", () => set({ side: told.sides.indexOf(side) }));
+    input.addEventListener("change", () => set({ side: tokens.sides.indexOf(side) }));
     return make("label", {}, input, make("span", { textContent: side.name }));
   });
   byId("methods").append(...choices);
@@ -399,29 +404,29 @@ const watch = () => {
 };
 
 const open = async () => {
-  for (const name of ["token", "competitor", "gap", "nll", "norm"]) told[name] = await unpack(told[name]);
-  for (const side of told.sides) if (side.weights) side.weights = await unpack(side.weights);
+  for (const name of ["token", "competitor", "gap", "nll", "norm"]) tokens[name] = await unpack(tokens[name]);
+  for (const side of tokens.sides) if (side.weights) side.weights = await unpack(side.weights);
   let size = 0;
-  told.starts = told.lengths.map((length) => (size += length) - length);
-  told.marked = new Uint8Array(size);
-  told.wrong = told.wrong.map(([place, from, to, written, right]) => ({ first: told.starts[place] + from, last: told.starts[place] + to, written, right }));
-  for (const { first: from, last: to } of told.wrong) told.marked.fill(1, from, to + 1);
-  if (!told.wrong.length) told.marked.set(told.gap.map((gap) => gap < 0));
+  tokens.starts = tokens.lengths.map((length) => (size += length) - length);
+  tokens.marked = new Uint8Array(size);
+  tokens.wrong = tokens.wrong.map(([place, from, to, written, right]) => ({ first: tokens.starts[place] + from, last: tokens.starts[place] + to, written, right }));
+  for (const { first: from, last: to } of tokens.wrong) tokens.marked.fill(1, from, to + 1);
+  if (!tokens.wrong.length) tokens.marked.set(tokens.gap.map((gap) => gap < 0));
   const [low, high] = spans();
-  told.bins = Uint8Array.from(told.gap, (gap) => between(Math.floor((BINS * (Math.asinh(gap) - low)) / (high - low)), 0, BINS - 1));
+  tokens.bins = Uint8Array.from(tokens.gap, (gap) => between(Math.floor((BINS * (Math.asinh(gap) - low)) / (high - low)), 0, BINS - 1));
   knobs.margin = makeKnob("margin", "m", (gap) => gap);
   knobs.bandwidth = makeKnob("bandwidth", "τ", (gap) => Math.abs(gap - state.margin));
-  usual = Math.max(told.base ? 1 : 0, told.sides.findIndex(({ objective }) => objective === "trim"));
+  usual = Math.max(tokens.base ? 1 : 0, tokens.sides.findIndex(({ objective }) => objective === "trim"));
   state.side = usual;
   Object.assign(state, { margin: sideOf().margin ?? 0, bandwidth: sideOf().bandwidth ?? 1 });
   const second = learns(sideOf());
-  first = told.base ? learns(told.sides[0]) : null;
+  first = tokens.base ? learns(tokens.sides[0]) : null;
   stops = stopsOf(first ?? second, second);
-  if (told.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
+  if (tokens.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
     const rank = ({ first: from, last: to }) => {
       const place = exampleOf(from);
-      let share = told.lengths[place] <= LONGEST / 2 ? 1000 : 0;
-      if (told.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
+      let share = tokens.lengths[place] <= LONGEST / 2 ? 1000 : 0;
+      if (tokens.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
       for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
       return share;
     };
@@ -438,7 +443,7 @@ const open = async () => {
   });
   document.documentElement.dataset.tokens = "ready";
 };
-if (told) open();
+if (tokens) open();
 else {
   drawOutcome();
   drawDots();

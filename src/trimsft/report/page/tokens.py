@@ -7,11 +7,11 @@ one, the tokens are those of the first run that has a table, and only its own ob
  "texts": [" the", ...], "token": packed, "competitor": packed,          indexes into the texts, token after token
  "gap": packed, "nll": packed, "norm": packed, "range": [-16, 27],
  "steps": 318, "wrong": [[example, from, to, "16 * 3 = 34", "48"], ...], "doubt": [-5.0, -0.9],
- "sides": [{"name": "SFT", "objective": "sft", "run": "SFT", "note": ""}, {"name": "TrimSFT", "margin": 1.5, ...}]}
+ "sides": [{"name": "SFT", "objective": "sft", "run": "SFT"}, {"name": "TrimSFT", "margin": 1.5, "bandwidth": 0.8}]}
 
-A side has margin and bandwidth where the script computes its weights, `weights` (packed) where Python did. A packed
-array is {"low", "step", "root", "bytes", "data"}: value = low + q step, or (q step)^2; all first (lowest) bytes of q
-stand before all second ones, which deflates better; zlib format; base64.
+A side has the fields of its objective where the script computes the weights, `weights` (packed) where Python did. A
+packed array is {"low", "step", "root", "bytes", "data"}: value = low + q step, or (q step)^2; all first (lowest) bytes
+of q stand before all second ones, which deflates better; zlib format; base64.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ EXAMPLES = 200
 LONGEST = 4000  # tokens of one example
 MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
-BANDED = ("trim", "trim-e", "trim-h")  # their weights are computed by the script
+COMPUTED = (*PAPER_OBJECTIVES, "auto-trim")  # the script has their formulas
 USUAL = ("dft", "trim", "auto-trim")  # what SFT is compared with where nothing was trained
 _MATTERS = 0.5  # percent of some side's gradient; wrong steps with less are no story, or the text means something else
-_NOTES = {"sft": "every token counts the same", "dft": "weight p"}
 
 
 @dataclass(frozen=True)
@@ -70,19 +69,14 @@ def token_parts(
         return None
     sides = sides_of(runs if base else [run], parameters, objectives)
     if base is None:  # what SFT would do to a trained model is nobody's question
-        unknown = Side("sft", _made("sft", parameters), None, run.label)
-        own = next((side for side in sides if side.run), unknown)
+        own = next((side for side in sides if side.run), replace(sides[0], name=run.label))
         sides = [own, *(side for side in sides if side.objective in objectives and side is not own)]
     table = read_token_table(run.tokens_path, examples=run.table.first_examples(EXAMPLES))
     rows = _shown_rows(table)
     here = np.concatenate(rows)
-    names, token, competitor = _vocabulary(table, here)
+    texts, token, competitor = _vocabulary(table, here)
     weights = {side.name: weights_of(side.weigher, table)[here] for side in sides}
     prompts, numbers = table.metadata.get("prompts", []), [int(table["example"][one[0]]) for one in rows]
-    steps = _steps(table, rows)
-    mass = [weights[side.name] * table["gradient_norm"][here] for side in sides]
-    if not _matter(steps["wrong"], [len(one) for one in rows], mass):
-        steps = {"steps": 0, "wrong": [], "doubt": None}
     low, high = np.quantile(table["gap"][here].astype(np.float64), [0.001, 0.999])
     data = {
         "base": base is not None,
@@ -91,7 +85,7 @@ def token_parts(
         "numbers": numbers,
         "lengths": [len(one) for one in rows],
         "prompts": _prompts([prompts[number] if number < len(prompts) else "" for number in numbers]),
-        "texts": names,
+        "texts": texts,
         "token": packed(token),
         "competitor": packed(competitor),
         "gap": packed(table["gap"][here]),
@@ -99,7 +93,7 @@ def token_parts(
         "norm": packed(table["gradient_norm"][here], root=True),
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
         "sides": [_side_data(side, weights[side.name]) for side in sides],
-        **steps,
+        **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     return {
@@ -160,14 +154,19 @@ def _shared(texts: Sequence[str]) -> str:
 # ---- wrong steps
 
 
-def _steps(table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
+def _steps(
+    table: TokenTable, rows: Sequence[NDArray[np.int64]], masses: Sequence[NDArray[np.float64]]
+) -> dict[str, Any]:
     """Return how many arithmetic steps there are, the wrong digits of those that do not hold, and how low gaps lie.
 
-    `doubt` is the lowest gap that every wrong result has or goes below, and the lowest that a right one has.
+    `doubt` is the lowest gap that every wrong result has or goes below, and the lowest that a right one has. Wrong
+    steps that no objective learns from are none: `masses` are the gradients of the tokens under each.
     """
-    count, wrong = 0, []
+    count, start = 0, 0
+    wrong: list[list[Any]] = []
+    about: list[int] = []
     doubted: list[float] = []
-    held = [np.inf]
+    held: list[float] = []
     for place, own in enumerate(rows):
         # tokens that were masked in between end a text
         apart = np.diff(table["position"][own], prepend=-1) > 1
@@ -175,33 +174,28 @@ def _steps(table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> dict[str, An
         ends = np.cumsum([len(text) for text in texts])
         for step in arithmetic_steps("".join(texts)):
             first, last = (int(np.searchsorted(ends, at, side="right")) for at in (step.result[0], step.result[1] - 1))
-            lowest = float(table["gap"][own[first : last + 1]].min())
             count += 1
-            (held if step.holds else doubted).append(lowest)
+            (held if step.holds else doubted).append(float(table["gap"][own[first : last + 1]].min()))
             if step.wrong_from is not None:
                 begin = int(np.searchsorted(ends, step.wrong_from, side="right"))
                 wrong.append([place, begin, last, visible(step.text), visible(step.right)])
-    doubt = [max(doubted), min(held)] if doubted and np.isfinite(min(held)) else None
-    return {"steps": count, "wrong": wrong, "doubt": doubt}
-
-
-def _matter(wrong: Sequence[Sequence[Any]], lengths: Sequence[int], mass: Sequence[NDArray[np.float64]]) -> bool:
-    starts = np.cumsum([0, *lengths])
-    about = [at for place, first, last, *_ in wrong for at in range(starts[place] + first, starts[place] + last + 1)]
-    return any(100 * one[about].sum() >= _MATTERS * one.sum() > 0 for one in mass)
+                about += range(start + begin, start + last + 1)
+        start += len(own)
+    if not any(100 * mass[about].sum() >= _MATTERS * mass.sum() > 0 for mass in masses):
+        return {"steps": 0, "wrong": [], "doubt": None}
+    return {"steps": count, "wrong": wrong, "doubt": [max(doubted), min(held)] if doubted and held else None}
 
 
 # ---- the objectives that are shown
 
 
 def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()) -> list[Side]:
-    """Return SFT, then each setting that a run was trained with, those that are asked for, and TrimSFT in any case."""
+    """Return SFT, then each setting that a run was trained with, those that are named, and TrimSFT in any case."""
     known: dict[str, Side] = {}
     for run in runs:
         if run.objective is not None and (weigher := _weigher(run, parameters, objectives)) is not None:
             known.setdefault(repr(weigher), Side(run.objective, weigher, run.label))
-    missing = ["sft", *objectives] if known else ["sft", *USUAL, *objectives]
-    for name in [*missing, "trim"]:
+    for name in ["sft", *(() if known else USUAL), *objectives, "trim"]:
         if not any(side.objective == name for side in known.values()):
             known[name] = Side(name, _made(name, parameters), None)
     sides = sorted(known.values(), key=lambda side: side.objective != "sft")
@@ -215,17 +209,15 @@ def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], objectives: S
 def _weigher(run: Run, parameters: Mapping[str, float], objectives: Sequence[str]) -> Objective | None:
     """Return the objective by which a run weighs tokens; None where the page cannot say."""
     name = run.objective or ""
-    if name not in PAPER_OBJECTIVES:
-        made = _made(name, parameters) if name in (*OBJECTIVES, *objectives) else None
-        try:
-            return made if made and run.table and len(weights_of(made, run.table)) else None
-        except UsageError:  # it needs what no table has
-            return None
-    config = None if run.folder.is_file() else run.directory.read_config()
-    if config is None:  # its label alone names the objective
-        return objective_of(name, parameters)
-    given = {key: config[key] for key in PARAMETERS if config.get(key) is not None}
-    return objective_of(name, checked(dict[str, float], given, where=str(run.directory.config_path)))
+    if name in PAPER_OBJECTIVES:
+        given = {key: run.config[key] for key in PARAMETERS if run.config.get(key) is not None}
+        where = str(run.directory.config_path)
+        return objective_of(name, checked(dict[str, float], given, where=where) if run.config else parameters)
+    made = _made(name, parameters) if name in (*OBJECTIVES, *objectives) else None
+    try:
+        return made if made and run.table and len(weights_of(made, run.table)) else None
+    except UsageError:  # it needs what no table has
+        return None
 
 
 def _made(name: str, parameters: Mapping[str, float]) -> Objective:
@@ -233,20 +225,10 @@ def _made(name: str, parameters: Mapping[str, float]) -> Objective:
 
 
 def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "name": visible(side.name),
-        "objective": side.objective,
-        "run": side.run and visible(side.run),
-    }
-    values = vars(side.weigher) if hasattr(side.weigher, "__dict__") else {}
-    if side.objective in BANDED:
-        return data | {name: float(values[name]) for name in ("margin", "bandwidth")}
-    given = ", ".join(f"{name} {values[name]:g}" for name in PARAMETERS if name in values)
-    return (
-        data
-        | {"note": _NOTES.get(side.objective, given)}
-        | ({} if side.objective == "sft" else {"weights": packed(weights)})
-    )
+    data = {"name": visible(side.name), "objective": side.objective, "run": side.run and visible(side.run)}
+    if side.objective in COMPUTED:
+        return {**data, **vars(side.weigher)}
+    return data | {"weights": packed(weights)}
 
 
 # ---- packed arrays; values that are not finite become the largest of their sign, NaN becomes 0

@@ -3,10 +3,7 @@
     seen = token_statistics(hidden_TH, weight_VH, labels_T, top=5)
     seen.tokens.gap, seen.rank, seen.gradient_norm, seen.top_ids
 
-One matmul for each chunk of rows, into float32; then, with Triton, the kernel that training uses, or in torch a few
-passes that add up, of all logits z but the gold token's, relative to the largest of them, c (s = z - c):
-
-    total = sum e^s     moment = sum s e^s     squares = sum e^2s     above = how many z > z_gold
+One matmul for each chunk of rows, into float32; then what training uses: its Triton kernel, or in torch `Softmax`.
 
 Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives, B blocks of a row.
 """
@@ -17,7 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Matmul, Problem, auto_backend, joined, softcapped
+from trimsft.head.chunked import Matmul, Softmax
+from trimsft.head.problem import Problem, auto_backend, joined, softcapped
 from trimsft.objectives import SFT, TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
@@ -80,25 +78,25 @@ def token_statistics(
     uses_kernel = (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton"
     records = None
     if uses_kernel:
-        from trimsft.head.records import RowRecords
+        from trimsft.head.triton_kernels import RowRecords
 
         records = RowRecords(problem)
-    chunks, tops = [], []
+    parts, tops = [], []
     for start in range(0, max(tokens, 1), matmul.chunk_rows):
         rows = slice(start, min(start + matmul.chunk_rows, tokens))
         logits_RV = matmul.logits(problem.hidden_TH[rows])
         if top:
             tops.append(_largest(logits_RV, min(top, vocabulary)))
         if records is None:
-            spare_RV = matmul.space("spare", len(logits_RV))
-            chunks.append(_statistics_of(logits_RV, problem.labels_T[rows], logit_scale, softcap, spare_RV))
+            softmax = Softmax.of(problem, matmul, logits_RV, problem.labels_T[rows])
+            parts.append((softmax.tokens, softmax.rank_R, softmax.gradient_norm_R))
         elif tokens:
             with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
                 records.find_statistics(logits_RV, rows)
         del logits_RV  # before the next one is made
     if records is None:
-        rank_T, norm_T = (torch.cat([getattr(one, name) for one in chunks]) for name in ("rank", "gradient_norm"))
-        seen = TokenStatistics(joined(one.tokens for one in chunks), rank_T, norm_T)
+        each, ranks, norms = zip(*parts, strict=True)
+        seen = TokenStatistics(joined(each), torch.cat(ranks), torch.cat(norms))
     else:
         seen = TokenStatistics(records.tokens, *records.rank_and_norm)
     if not top:
@@ -107,47 +105,6 @@ def token_statistics(
     log_total_T1 = (seen.tokens.nll + seen.tokens.gold_logit)[:, None]
     logprobs_TK = softcapped(highest_TK, logit_scale, softcap).float() - log_total_T1
     return replace(seen, top_ids=ids_TK.int(), top_logprobs=logprobs_TK)
-
-
-def _statistics_of(
-    logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None, spare_RV: Tensor
-) -> TokenStatistics:
-    """Return statistics of some rows, each in the form that keeps its digits however sure the model is.
-
-    With g = gap and Z = total + e^g, the softmax's denominator over e^c:
-
-        nll      = log(1 + total e^-g)
-        entropy  = log Z - (moment + g e^g) / Z        where g <= 0
-                 = nll + (g total - moment) / Z        elsewhere
-        gradient = sqrt(squares / Z^2 + (1 - p)^2)     not from sum p^2 - 2p + 1: no digit is left of it near p = 1
-    """
-    logits_RV = softcapped(logits_RV, logit_scale, softcap)
-    gold_R1 = logits_RV.gather(1, labels_R[:, None])
-    logits_RV.scatter_(1, labels_R[:, None], -torch.inf)
-    # as floats, which are added faster than truth values, and exactly
-    above_R = torch.gt(logits_RV, gold_R1, out=spare_RV).sum(dim=1)
-    highest_R, competitor_R = logits_RV.max(dim=1)
-    exps_RV = torch.exp(logits_RV.sub_(highest_R[:, None]), out=spare_RV)
-    total_R = exps_RV.sum(dim=1)
-    moment_R = logits_RV.clamp_(min=-1e4).mul_(exps_RV).sum(dim=1)  # s * e^s is 0 far above, and at -inf
-    squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
-
-    gold_R = gold_R1[:, 0]
-    gap_R = gold_R - highest_R
-    nll_R = torch.logaddexp(total_R.log() - gap_R, torch.zeros_like(gap_R))
-    partition_R = total_R + gap_R.exp()
-    low_R = gap_R.clamp(max=0)
-    unsure_R = partition_R.log() - (moment_R + low_R * low_R.exp()) / partition_R
-    entropy_R = torch.where(gap_R <= 0, unsure_R, nll_R + (gap_R * total_R - moment_R) / partition_R)
-    norm_R = (squares_R / partition_R.square() + torch.expm1(-nll_R).square()).sqrt()
-    tokens = TokenStats(
-        nll=nll_R.float(),
-        gap=gap_R.float(),
-        gold_logit=gold_R.float(),
-        competitor=competitor_R,
-        entropy=entropy_R.float(),
-    )
-    return TokenStatistics(tokens, (1 + above_R).int(), norm_R.float())
 
 
 def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
