@@ -1,6 +1,5 @@
 """Each example trains a model folder as a user would call it, and leaves one that plain transformers loads."""
 
-import json
 import re
 import runpy
 import sys
@@ -56,12 +55,6 @@ def losses(printed: str, name: str) -> list[float]:
     return [float(number) for number in re.findall(rf"\b{name}(?:': ')? ?([0-9.e+-]+)", printed)]
 
 
-def test_there_are_three() -> None:
-    assert NAMES == ["plain_loop", "transformers_trainer", "trl_trainer"]
-    readme = (EXAMPLES / "README.md").read_text()
-    assert all(f"{name}.py" in readme for name in [*NAMES, "own_objective"])
-
-
 # weight 1 below the margin: an untrained model, whose gaps are all there, can learn from it
 @pytest.mark.parametrize("name", NAMES)
 def test_trains_on_its_own_sums_and_saves(run: Run, tmp_path: Path, model: Path, name: str) -> None:
@@ -86,26 +79,3 @@ def test_reads_a_file_and_takes_an_objective(run: Run, tmp_path: Path, name: str
         assert losses(printed, "weight")[0] < 0.1
     else:  # p * nll, which is next to nothing while p is
         assert losses(printed, "loss")[0] < 0.1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_without_a_solution_are_no_data(run: Run, tmp_path: Path, name: str) -> None:
-    data = make_data(tmp_path / "sums.jsonl", rows=12)
-    rows = [{"problem": json.loads(line)["problem"]} for line in data.read_text().splitlines()]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(KeyError, match="solution"):
-        run(name, data=data, steps=1)
-
-
-def test_the_trainer_leaves_a_card_and_telemetry(run: Run, tmp_path: Path) -> None:
-    run("trl_trainer", objective="trim", steps=2)
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "TrimSFT(margin=1.5, bandwidth=0.8)" in card and "12 rows" in card
-    records = [json.loads(line) for line in (tmp_path / "out" / "telemetry.jsonl").read_text().splitlines()]
-    assert records[0]["step"] == 1 and 0 <= records[0]["effective_ratio"] <= 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_that_cannot_be_loaded_is_one_line(run: Run, tmp_path: Path, name: str) -> None:
-    with pytest.raises(SystemExit, match=r"^--model: cannot load .*name a folder\.$"):
-        run(name, model=tmp_path / "nowhere")

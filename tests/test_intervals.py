@@ -1,6 +1,5 @@
 """Intervals: against Clopper and Pearson and Student's t, at the edges, over strata and runs; coverage."""
 
-import itertools
 import math
 
 import numpy as np
@@ -28,14 +27,6 @@ def test_one_answer_a_problem_has_clopper_pearson_limits(right, problems):
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.04 * width)
 
 
-def test_columns_are_the_same_as_one_by_one():
-    values = np.stack([scores_of(50), scores_of(50, seed=1), np.zeros(50)], axis=1)
-    together = mean_intervals([values], [(0, 1), (0, 1), (0, 1)], resamples=500, seed=3)
-    for column, found in enumerate(together):
-        alone = interval_over_runs([values[:, [column]]], (0, 1), resamples=500, seed=3)
-        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high), abs=1e-12)
-
-
 def test_chunks_do_not_show(monkeypatch):
     values = scores_of(40)[:, None]
     whole = resampled_means(values, 300, np.random.default_rng(5)), mean_intervals([values], [(0, 1)], resamples=300)
@@ -58,27 +49,6 @@ def test_equal_problems_leave_room_for_an_exception(value, bounds, low, high):
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.006)
 
 
-def test_benchmarks_count_the_same_whatever_their_size():
-    one = interval_over_runs([np.array([[1.0]])], (0, 1), resamples=2000)
-    assert one.value == one.high == 1.0 and one.low < 0.05
-    assert interval_over_runs([np.zeros((500, 1)), np.ones((10, 1))], (0, 1), resamples=50).value == 0.5
-
-
-def test_the_other_run_sees_the_mirrored_difference():
-    differences = (scores_of(60) - scores_of(60, seed=1))[:, None]
-    (one,), (other,) = (mean_intervals([sign * differences], [(-1, 1)], resamples=400) for sign in (1, -1))
-    assert (other.value, other.low, other.high) == pytest.approx((-one.value, -one.high, -one.low), abs=1e-12)
-
-
-@settings(max_examples=25)
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=30))
-def test_pass_at_k_and_its_ends_never_fall_as_k_grows(counts):
-    curves = np.stack([pass_curve(correct, 8) for correct in counts])
-    found = mean_intervals([curves], [(0, 1)] * 8, resamples=200)
-    for fewer, more in itertools.pairwise(found):
-        assert min(more.value - fewer.value, more.low - fewer.low, more.high - fewer.high) >= -1e-12
-
-
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=12), min_size=1, max_size=3), st.integers(0, 3))
 @example([[4, 4, 4, 2]], 0)  # pass@3 is 1 for all four problems, and its upper end was 1.0000000000000002
@@ -95,15 +65,6 @@ def test_strata_are_resampled_on_their_own():
     found = interval_over_runs([easy, hard], (0, 1), resamples=1000)
     error = np.sqrt(easy.var() / 1000 + hard.var() / 3000) / 2
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.5)
-
-
-@settings(max_examples=25)
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 3))
-def test_the_interval_holds_the_mean_within_bounds_and_repeats(counts, seed):
-    values = np.array(counts)[:, None] / 8
-    found = interval_over_runs([values], (0, 1), resamples=300, seed=seed)
-    assert 0 <= found.low <= found.value <= found.high <= 1
-    assert interval_over_runs([values], (0, 1), resamples=300, seed=seed) == found
 
 
 @pytest.mark.parametrize(
@@ -132,7 +93,7 @@ def test_scores_near_0_and_1_are_covered(mean, problems):
         ([np.zeros((3, 1)), np.zeros((3, 2))], 10, "with equal runs, got"),
         ([np.zeros((0, 1))], 10, "one problem or more"),
         ([np.full((2, 1), np.nan)], 10, "must be finite"),
-        ([np.zeros((2, 1))], 0, "resamples: must be 1 or more, got 0"),
+        ([np.zeros((2, 1))], 0, "1 resample or more; got .*, 0"),
     ],
 )
 def test_refuses(strata, resamples, message):
@@ -159,13 +120,6 @@ def test_runs_that_differ_alone_have_the_interval_of_student():
     assert (found.value, found.low, found.high) == pytest.approx((315.0, low, high))
 
 
-def test_one_run_and_equal_runs_have_the_interval_over_problems():
-    scores = runs_of(np.random.default_rng(0), 60, 1, 0.0)
-    alone = mean_intervals([scores], [(0, 1)], resamples=500)[0]
-    for runs in (1, 3):
-        assert interval_over_runs([np.repeat(scores, runs, axis=1)], (0, 1), resamples=500) == alone
-
-
 def test_both_sources_add_in_quadrature_over_benchmarks_too():
     rng = np.random.default_rng(1)
     strata = [runs_of(rng, 80, 4, 0.0) * 0.5 + 0.25 + np.array([0, 0.01, 0.02, 0.05]) for _ in range(2)]
@@ -176,11 +130,6 @@ def test_both_sources_add_in_quadrature_over_benchmarks_too():
     assert found.value == pytest.approx(runs.mean())
     assert (found.high - found.value) ** 2 == pytest.approx((problems.high - found.value) ** 2 + half**2)
     assert (found.value - found.low) ** 2 == pytest.approx((found.value - problems.low) ** 2 + half**2)
-
-
-def test_it_stays_within_what_the_metric_can_be():
-    found = interval_over_runs([np.array([[0.9, 0.1]] * 20)], (0, 1), resamples=50)
-    assert (found.low, found.high) == (0, 1)
 
 
 def test_two_runs_that_differ_are_covered():

@@ -2,7 +2,6 @@
 
 import builtins
 import json
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,13 +86,6 @@ def test_a_damaged_tensor_is_named_in_one_line(folder: Path, damage: str, capfd:
     assert "REPORT" not in capfd.readouterr().err  # the library's table
 
 
-def test_a_tensor_that_the_model_has_no_use_for_is_mentioned(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    change(folder / "model.safetensors", lambda tensors: tensors.update(extra=torch.ones(3)))
-    with caplog.at_level(logging.WARNING, "trimsft"):
-        load_model(folder, dtype="auto")
-    assert "no use for the tensor extra" in caplog.text
-
-
 def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: Path) -> None:
     adapter = make_adapter(tmp_path / "adapter", base=folder, tokenizer=False)
     tensors = AutoModelForCausalLM.from_pretrained(adapter, dtype="auto").state_dict()
@@ -120,13 +112,6 @@ def test_a_head_trained_with_an_adapter_is_loaded_with_it(folder: Path, tmp_path
     with torch.no_grad():
         expected = tuned.eval()(ids).logits
         torch.testing.assert_close(load_model(tmp_path / "adapter", dtype="auto")(ids).logits, expected)
-
-
-def test_a_shard_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
-    load_model(folder, dtype="auto").save_pretrained(tmp_path / "shards", max_shard_size="10KB")
-    gone = next((tmp_path / "shards").glob("model-00002*"))
-    gone.unlink()
-    refused(tmp_path / "shards", gone.name)
 
 
 @pytest.mark.parametrize(

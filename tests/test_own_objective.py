@@ -1,7 +1,6 @@
 """An objective of one's own, by name: what may be named, what is refused, and that every way in weighs the same."""
 
 import copy
-import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -13,14 +12,10 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 import trimsft
-from examples.own_objective import Contest
 from tests.train.tiny_run import make_fields
 from trimsft import DFT, TokenStats, linear_cross_entropy, make_objective
 from trimsft.errors import RunError, UsageError
-from trimsft.quickstart import QuickstartSettings
 from trimsft.runs import JsonLines
-from trimsft.study.cell import Cell
-from trimsft.study.sweep import points, read_axes
 from trimsft.train import make_settings, train_model
 
 NAME = "examples.own_objective:Contest"
@@ -168,28 +163,3 @@ def test_settings_of_train_reach_it_and_what_it_does_not_take_is_refused(module:
     assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
     with pytest.raises(UsageError, match=f"gamma: has no effect with objective='{name}:Scaled', got 1.0; remove it"):
         make_settings({**model, "objective": f"{name}:Scaled", "gamma": 1.0})
-
-
-def test_sweeps_and_the_quickstart_take_it_and_a_cell_that_is_read_loads_nothing(module: Write) -> None:
-    name = module()
-    grid = points(read_axes([f"objective=dft,{name}:Scaled", "margin=1,2"]), "lab")
-    assert [cell.label for cell in grid] == ["DFT", "Scaled (margin 1)", "Scaled (margin 2)"]
-    settings = QuickstartSettings(methods=("sft", f"{name}:half"), fast=True)
-    assert [cell.name for cell in settings.cells()[1:]] == ["lab/sft/seed0", f"lab/{name}+half/seed0"]
-    assert settings.folder().run(settings.cells()[2]).name == f"{name}+half"
-    with pytest.raises(UsageError, match=r"^methods: two are called half"):
-        QuickstartSettings(methods=(f"{name}:half", f"{name}2:half"))
-    with pytest.raises(UsageError, match=r"^methods: module .* has no 'none'"):
-        QuickstartSettings(methods=(f"{name}:none",))
-    cell = Cell(model="lab", objective="not_there_at_all:Thing", fields=(("margin", 2.0),))
-    assert Cell.from_dict(cell.as_dict()) == cell and cell.band is None
-    with pytest.raises(UsageError, match="must be module:Attribute"):
-        Cell(model="lab", objective="../../up:X")
-
-
-def test_the_example_is_short_and_its_weights_are_what_it_says() -> None:
-    weights = Contest().weights(tokens(0.0, 2.0, -2.0))
-    torch.testing.assert_close(weights, torch.tensor([1.0, 0.7864477, 0.7864477]))
-    source = importlib.import_module("examples.own_objective").__file__
-    code = Path(str(source)).read_text().partition("@dataclass")[2]
-    assert len(code.strip().splitlines()) <= 15

@@ -50,13 +50,6 @@ def test_train_takes_a_recipe_by_its_name_and_a_file_here_goes_before(wheel: Pat
     assert parse(["--config", "smollm2-gsm8k.yaml"]).model.model_name_or_path == "mine"
 
 
-def test_the_list_says_what_each_file_is(wheel: Path) -> None:
-    listed = json.loads(run("--json").stdout)
-    assert listed["recipes/smollm2-gsm8k.yaml"] == "SmolLM2-135M on GSM8K"
-    assert list(listed) == list(list_shipped()) and all(listed.values())
-    assert all(f"{name} " in run().stdout for name in listed)
-
-
 def test_copies_stand_where_the_documentation_has_them(wheel: Path) -> None:
     assert run("smollm2-gsm8k", "accelerate").exit_code == 0
     assert Path("recipes/accelerate/fsdp2.yaml").is_file() and not Path("examples").exists()

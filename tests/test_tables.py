@@ -14,19 +14,7 @@ from markdown_it import MarkdownIt
 from trimsft.data.visible import single_line
 from trimsft.errors import UsageError
 from trimsft.intervals import Interval
-from trimsft.tables import (
-    Cell,
-    Records,
-    Table,
-    Tabular,
-    csv_of,
-    escape_latex,
-    escape_markdown,
-    mark_best,
-    render,
-    text_table,
-    to_text,
-)
+from trimsft.tables import Cell, Records, Table, Tabular, csv_of, escape_latex, mark_best, render, text_table, to_text
 
 HOSTILE = [
     "a|b",
@@ -136,13 +124,6 @@ def test_csv_reads_back_and_starts_no_formula(name: str) -> None:
     assert row[1:] == ["0.412", "0.38", "0.445", "true"] and header[0] == row[0]
     assert row[0].removeprefix("'") == single_line(name).removeprefix("'")
     assert not row[0].startswith(("=", "+", "-", "@"))
-
-
-def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
-    said = "see http://x.y, ask @you and :smile:, a|b &lt; [c](d) *e*"
-    assert escape_markdown(said) == (r"see http\://x.y, ask \@you and \:smile:, a\|b \&lt; \[c\](d) \*e\*")
-    plain = "average@8, 95 % (over seeds): 3 & 4!"
-    assert escape_markdown(plain) == plain
 
 
 def test_records_as_files(tmp_path) -> None:

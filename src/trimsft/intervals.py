@@ -118,10 +118,9 @@ def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) 
 
 
 def _require_values(values_PM: Array, resamples: int) -> None:
-    if len(values_PM) == 0 or not np.isfinite(values_PM).all():
-        raise ValueError(f"values: must be finite, for one problem or more, got shape {values_PM.shape}")
-    if resamples < 1:
-        raise ValueError(f"resamples: must be 1 or more, got {resamples}")
+    if len(values_PM) == 0 or not np.isfinite(values_PM).all() or resamples < 1:
+        shape = values_PM.shape
+        raise ValueError(f"values: must be finite, one problem or more, 1 resample or more; got {shape}, {resamples}")
 
 
 def bias_corrected(value: float, draws_R: Array) -> Interval:
@@ -176,14 +175,9 @@ def student_t(degrees: int, outside: float = 0.05) -> float:
     """Return the 97.5 % quantile of Student's t: 12.71, 4.30, ... 1.96; or with that much outside both ends."""
     import mpmath
 
-    def above(t: float) -> float:
-        """Return how much more than `outside` lies beyond t on both sides."""
-        return float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)) - outside
-
-    low, high = 0.0, 13.0
-    while above(high) > 0:
-        high *= 2
-    for _ in range(60):
+    low, high = 0.0, 1 / outside  # with one degree, the widest, it is below 2 / (pi outside)
+    for _ in range(70):
         middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) > 0 else (low, middle)
+        tails = mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + middle * middle), regularized=True)
+        low, high = (middle, high) if tails > outside else (low, middle)
     return low

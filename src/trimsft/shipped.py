@@ -6,6 +6,7 @@
 Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,18 +27,14 @@ def list_shipped() -> dict[str, Path]:
         return len(path.parts), path.suffix != ".yaml", path.name
 
     paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=order))]
-    files = [path for path in paths if path.is_file() and path.parent.name != "__pycache__"]
-    return {path.relative_to(root).as_posix(): path for path in files}
+    return {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.parent.name != "__pycache__"}
 
 
 def title_of(path: Path) -> str:
     """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
     lines = path.read_text(encoding="utf-8").replace('"# ', "# ").splitlines()  # a notebook's heading is in quotes
     first = next((line.strip() for line in lines if line.strip().startswith(("# ", '"""'))), "")
-    sentence = first.strip('#" \\n,')
-    for end in (". ", " (", ": ", "; "):
-        sentence = sentence.partition(end)[0]
-    return sentence.rstrip(".:")
+    return re.split(r"[.:;] | \(", first.strip('#" \\n,'))[0].rstrip(".:")
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:

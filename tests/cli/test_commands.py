@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.study import cell_progress, status_table
+from trimsft.cli.study import cell_progress
 from trimsft.runs import RunDirectory
 from trimsft.study.cell import Cell
-from trimsft.study.run import CellState, Event
-from trimsft.tables import to_text
+from trimsft.study.run import Event
 from trimsft.train.run import TrainResult
 
 COMMANDS = (
@@ -144,14 +143,3 @@ def test_a_terminal_has_a_bar_for_each_cell_at_work(monkeypatch: pytest.MonkeyPa
             show(event)
     said = capsys.readouterr().err
     assert "evaluating lab-easy 3 of 9" in said and "━" in said
-
-
-def test_status_says_what_needs_looking_at_first_and_cuts_no_name() -> None:
-    trims = [
-        Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("margin", margin), ("bandwidth", 0.8)))
-        for margin in (1.0, 10.0)
-    ]
-    states = [CellState(SFT, "done", ""), *(CellState(cell, "failed", "a reason of many words " * 5) for cell in trims)]
-    text = to_text(status_table(states))
-    assert "…" not in text and "1 of 3 done, 2 failed" in text
-    assert text.index("failed") < text.index("lab/sft/seed0")

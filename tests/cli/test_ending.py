@@ -145,17 +145,6 @@ def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureF
     assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated\n")
 
 
-def test_nohup_keeps_its_word() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        restore_handlers(handle_signals(end_at_once))
-        assert signal.SIGHUP not in handle_signals(lambda *_: None)
-    finally:
-        restore_handlers({number: signal.SIG_DFL for number, *_ in SIGNALS})
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_lines_of_progress_come_at_once_then_less_and_less_often(monkeypatch, capsys) -> None:
     now = 0.0
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from trimsft.cli.from_settings import command_of
 from trimsft.cli.terminal import Output
 from trimsft.errors import UsageError
-from trimsft.options import check_options, given_options, option
+from trimsft.options import check_options, option
 from trimsft.tables import text_table
 
 
@@ -74,14 +74,6 @@ def test_the_result_is_printed_as_tables_or_json_and_failures_end_with_1() -> No
     assert (failed.exit_code, failed.stderr) == (1, "trimsft: one failed\n")
 
 
-def test_help_is_what_the_fields_say() -> None:
-    text = run("--help").stdout
-    for part in ("Measure models.", "MODEL...", "--benchmark", "-b", "Temperature of the samples.", "[default: 1.0]",
-                 "One of: auto, vllm.", "--no-greedy", "--force", "--json"):  # fmt: skip
-        assert part in text
-    assert "--no-force" not in text and "derived" not in text
-
-
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -113,11 +105,3 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 def test_python_gets_the_same_checks_by_the_names_of_fields(bad: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=f"^{says}"):
         Settings(**{"models": (), **bad})  # type: ignore[arg-type]
-
-
-def test_texts_become_paths_where_a_field_holds_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    given = Settings(models=("~/m",), out="c/d", extra=("~/e", Path("f")), limit=2)  # type: ignore[arg-type]
-    assert given == Settings(models=("~/m",), out=Path("c/d"), extra=(Path("/home/me/e"), Path("f")), limit=2)
-    assert isinstance(given.out, Path)
-    assert given_options(Settings(models=("m",), limit=2)) == {"models": ("m",), "limit": 2}

@@ -48,6 +48,3 @@ class ScriptedEngine:
             words = (script(request) if callable(script) else script[request.prompt]).split(" ")
             kept = words[: request.sampling.max_tokens]
             yield Completion(index, " ".join(kept), len(kept), "stop" if len(kept) == len(words) else "length")
-
-    def close(self) -> None:
-        pass

@@ -14,7 +14,6 @@ from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.engines.vllm_engine import VllmEngine
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.slots import decoder, sharing
 
 from .scripted import ScriptedEngine
 from .tiny_model import make_model, make_tokenizer, save_model
@@ -155,7 +154,6 @@ def test_without_any_stop_token_length_is_a_reason_to_end() -> None:
 
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SharingDecoder", decoder.SlotDecoder)  # as on a GPU
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []

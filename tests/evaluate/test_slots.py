@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
-from trimsft.evaluate.slots import attention, sharing
+from trimsft.evaluate.slots import attention
 from trimsft.evaluate.slots import decoder as slots
 
 from .model_kinds import IN_SLOTS, make_kind
@@ -35,13 +35,6 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
-@pytest.fixture
-def a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No slot shares the line of another, as on a GPU."""
-    monkeypatch.setattr(sharing, "SharingDecoder", slots.SlotDecoder)
-
-
-@pytest.mark.usefixtures("a_line_each")
 @pytest.mark.parametrize("name", KINDS)
 def test_the_texts_are_those_of_generate(name: str) -> None:
     model, requests = make_kind(name), make_requests()
@@ -51,34 +44,6 @@ def test_the_texts_are_those_of_generate(name: str) -> None:
         assert complete(model, requests, batch_size=rows) == plain
 
 
-def test_texts_that_begin_alike_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two prompts that differ in their last token, and one of one token; samples part at once, late or never."""
-    model, rows = make_model(), list[int]()
-    run_model = slots.SlotDecoder._run_model
-
-    def counted(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
-        rows.append(len(token))
-        return run_model(self, token)
-
-    monkeypatch.setattr(slots.SlotDecoder, "_run_model", counted)
-    kinds = [Sampling(temperature=heat) for heat in (0.0, 0.0, 0.5, 0.5, 0.5, 1.0)]
-    prompts = [prompt for prompt in ((5, 6, 7), (5, 6, 8), (9,)) for _ in kinds]
-    jobs = [slots.Job(at, prompt, at, kind) for at, (prompt, kind) in enumerate(zip(prompts, kinds * 3, strict=True))]
-
-    def decode(kind: type[slots.SlotDecoder], count: int) -> dict[int, list[int]]:
-        rows.clear()
-        stops = range(1, 262, 16)
-        return dict(kind(model, rows=count, longest_prompt=3, max_tokens=24, stops=stops).run(jobs))
-
-    alone = decode(slots.SlotDecoder, 18)
-    begun = {(prompts[at], *text[:end]) for at, text in alone.items() for end in range(len(text))}
-    assert len(begun) < 0.9 * sum(map(len, alone.values()))
-    assert decode(sharing.SharingDecoder, 18) == alone
-    assert sum(rows) == len(begun)
-    assert decode(sharing.SharingDecoder, 5) == alone
-
-
-@pytest.mark.usefixtures("a_line_each")
 def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "LEAST_ROWS", 2)
     sizes: list[int] = []
@@ -168,7 +133,6 @@ class Operations(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-@pytest.mark.usefixtures("a_line_each")
 def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CUDA graph must not; sizes that depend on numbers have the host ask for them."""
     step, watched = slots.SlotDecoder._step, Operations()
@@ -188,17 +152,16 @@ def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert watched.names and not watched.names & asks
 
 
-@pytest.mark.usefixtures("a_line_each")
 @pytest.mark.parametrize("name", ["llama", *IN_SLOTS])
 def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU one that does is decoded without a graph, ten times more slowly."""
-    logits, watched = slots.SlotDecoder._logits_of_slots, Operations()
+    logits, watched = slots.SlotDecoder._run_model, Operations()
 
     def watching(self: slots.SlotDecoder) -> torch.Tensor:
         with watched:
             return logits(self)
 
-    monkeypatch.setattr(slots.SlotDecoder, "_logits_of_slots", watching)
+    monkeypatch.setattr(slots.SlotDecoder, "_run_model", watching)
     complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3))
     assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
@@ -333,10 +296,10 @@ def test_gpu_a_model_that_asks_the_host_has_no_graph(monkeypatch: pytest.MonkeyP
 
     decoders: set[slots.SlotDecoder] = set()
 
-    def asking(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
-        assert int(token[0]) >= 0
+    def asking(self: slots.SlotDecoder) -> torch.Tensor:
+        assert int(self.token[0]) >= 0
         decoders.add(self)
-        return run(self, token)
+        return run(self)
 
     plain = complete(model, make_requests(), decoding="batches")
     monkeypatch.setattr(slots.SlotDecoder, "_run_model", asking)

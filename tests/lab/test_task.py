@@ -29,7 +29,7 @@ from trimsft.lab.task import (
     write_solution,
     write_training,
 )
-from trimsft.lab.wording import FILLER, STYLES, TARGET, UNFAMILIAR
+from trimsft.lab.wording import FILLER, TARGET, UNFAMILIAR
 
 PROBLEM = LabProblem("p", "lab-easy", "Start with 7. ...", 7, (Step("+", 5), Step("*", 3), Step("-", 4), Step("/", 8)))
 CHAIN = re.compile(r"(?:Start with|Take|Begin with) (\d+)\.")
@@ -84,16 +84,6 @@ def test_formats_by_hand(style: str, parts: list[str]) -> None:
     text = write_solution(PROBLEM, style).text
     assert text.startswith("\n".join(parts))
     assert style != "steps" or text.endswith("\nThe answer is \\boxed{4}.")
-
-
-@given(seed=seeds, style=st.sampled_from([name for name in STYLES if name != "words"]))
-def test_clean_solutions_compute_rightly_and_end_in_the_answer(seed: int, style: str) -> None:
-    for problem in islice(draw_problems("lab-hard", seed, "training"), 3):
-        solution = write_solution(problem, style)
-        equations = EQUATION.findall(solution.text)
-        assert len(equations) == len(problem.steps)
-        assert all(eval(f"{left} {operator} {right}") == int(result) for left, operator, right, result in equations)
-        assert re.findall(r"\d+", solution.text)[-1] == problem.answer == solution.answer
 
 
 @given(seed=seeds, offsets=st.sampled_from([NEAR, FAR]))

@@ -31,7 +31,6 @@ from trimsft.runs import (
     holder_of,
     write_whole,
 )
-from trimsft.runs.files import written_beside
 
 ALONE = """
 import os, sys, time
@@ -146,13 +145,6 @@ def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Pat
         run.lock()
     assert target.read_bytes() == b"kept" and link.is_symlink()
     assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
-
-
-def test_a_run_may_be_named_by_a_link_to_it(run: RunDirectory, tmp_path: Path) -> None:
-    run.path.mkdir(parents=True)
-    (tmp_path / "latest").symlink_to(run.path)
-    with RunDirectory(tmp_path / "latest").lock():
-        assert holder_of(run.path / ".lock") == holder_of(tmp_path / "latest" / ".lock") is not None
 
 
 # ---- settings and the manifest
@@ -324,16 +316,6 @@ def test_lines_may_be_cut_after_a_step(log: JsonLines) -> None:
     assert log.path.stat().st_mtime == 1
 
 
-def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
-    target = log.path.rename(log.path.with_name("mine.jsonl"))
-    target.write_bytes(content := target.read_bytes()[:-5])
-    log.path.symlink_to(target)
-    assert JsonLines(log.path).read() == RECORDS[:-1], "what is read may be a link"
-    with pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \("):
-        JsonLines(log.path).append({"step": 9})
-    assert target.read_bytes() == content
-
-
 @pytest.mark.parametrize("line", [b"{]", b"3", b""])
 def test_a_broken_line_in_the_middle_is_named(log: JsonLines, line: bytes) -> None:
     lines = log.path.read_bytes().split(b"\n")
@@ -384,28 +366,3 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: p
     with pytest.raises(WriteError, match=r"a: cannot be written .No space left on device.; nothing before is lost"):
         write_whole(path, b"new")
     assert os.listdir(tmp_path) == ["a"] and path.read_bytes() == b"old"
-
-
-def test_a_later_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
-    path = tmp_path / "a[1].json"  # characters of patterns are taken as they are
-    with written_beside(path) as living:
-        living.write_bytes(b"half")
-        dead, other = path.with_name(f".{path.name}.0123456789ab"), path.with_name(".a1.json.0123456789ab")
-        for left in (dead, other):
-            left.write_bytes(b"half")
-            os.utime(left, (1, 1))
-        write_whole(path, b"new")
-        assert living.exists() and not dead.exists() and other.exists()
-    assert path.read_bytes() == b"half"
-
-
-def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        whole = write_whole(tmp_path / "a", b"")
-        log = JsonLines(tmp_path / "b")
-        log.append({})
-        log.close()
-    finally:
-        os.umask(before)
-    assert [path.stat().st_mode & 0o777 for path in (whole, log.path)] == [0o640, 0o640]

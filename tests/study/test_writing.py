@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.graded import score_of
-from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
+from tests.evaluate.graded import same, samples_of
+from tests.study.made_up_scores import cell, exact, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
+from trimsft.evaluate.scores import score
 from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
+from trimsft.study.paper_tables import our_table, paper_table, score_rows
 from trimsft.study.results import summarise
 from trimsft.study.scales import SCALES
-from trimsft.study.score_tables import numbers_of, our_table, pattern_table, score_rows
 from trimsft.study.studies import STUDIES
-from trimsft.study.writing import write_study
+from trimsft.study.writing import unanswered_note, write_study
 from trimsft.tables import to_latex
 
-TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 WORDS = ("1", "2", " =", " so", " x")
 
@@ -77,7 +77,6 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
         *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
         *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex", "txt")),
         "main/report.html",
-        "problems.csv",
     ]
     text = (tables / "main/main.md").read_text()
     assert "**holds**: TrimSFT is above SFT" in text and "The paper against itself" in text and "**greedy**" in text
@@ -88,13 +87,8 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     assert len(rows_of(tables / "main/main.csv")) == 5 * 3 * 2, "settings, benchmarks and average, average and greedy"
     content = json.loads((tables / "main/main.json").read_text())
     trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")
-    assert trim["seeds"] == [0, 1] and trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
-    counts = rows_of(tables / "problems.csv")
-    assert len(counts) == 2 * len(found)
-    hard = next(row for row in counts if (row["cell"], row["benchmark"]) == (TRIM, "hard"))
-    score = next(each for each in found[cell("trim", 1)] if each.benchmark == "hard")
-    assert [int(n) / 8 for n in hard["correct"].split()] == score.values("average").tolist()
-    assert [float(n) for n in hard["greedy"].split()] == score.values("greedy").tolist()
+    by_seed = [float(score) for score in trim["by_seed"].split()]
+    assert trim["seeds"] == 2 and trim["value"] == pytest.approx(sum(by_seed) / 2, abs=1e-5)
     assert "(seed 0 of 2: intervals over seeds are in main.md)" in (tables / "main/report.html").read_text()
 
 
@@ -159,19 +153,44 @@ def test_an_empty_category_is_null_and_a_dash(tmp_path):
     assert "nan" not in text and f"| {empty['category']} | 0 | 0.00" in text
 
 
-def two_methods(benchmark, model="lab"):
-    """Two problems of two samples each: SFT solves none, TrimSFT one of two."""
-    return {
-        cell(name, model=model): [score_of(benchmark, [correct] * 2, samples=2, resamples=20)]
-        for name, correct in (("sft", 0), ("trim", 1))
+def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
+    def with_answers(*answers):
+        samples = [one for n, words in enumerate(answers) for one in samples_of(f"p{n:03}", words, greedy="1")]
+        return [score("easy", samples, same, resamples=20)]
+
+    found = {
+        cell("sft"): exact(0.5, benchmarks=("easy",)),
+        cell("trim", margin=4.0, bandwidth=1.0): with_answers("1 1 1 -", "1 1 1 1"),
+        cell("trim", margin=4.0, bandwidth=1.0, seed=1): with_answers("1 1 - -", "1 1 1 1"),
+        cell("trim", margin=1.0, bandwidth=1.0): with_answers("1 - - -", "0 0 - -"),
     }
+    (note,) = unanswered_note(summarise(found, resamples=20))
+    assert note == (
+        "Samples without an answer, where they are 5 % or more: TrimSFT (margin 1, bandwidth 1) 62 %, TrimSFT "
+        "(margin 4, bandwidth 1) 19 %."
+    )
+    assert unanswered_note(summarise({cell("sft"): exact(0.5)}, resamples=20)) == []
+    scale = replace(LAB.tiny(), defaults={**LAB.tiny().defaults, "learning_rate": "1e-4"})
+    text = (write(tmp_path, "main", main_results(1), scale=scale) / "main/main.md").read_text()
+    assert text.startswith("# Smoke test, its numbers say nothing: average@2")
+    for difference in ("benchmarks ", "rows 24", r"learning\_rate 1e-4", "samples 2", "problems 2"):
+        assert difference in text.split("Differs from the scale lab as it comes: ")[1]
+
+
+def test_further_temperatures_have_tables_of_their_own(tmp_path):
+    samples = [one for n in range(4) for one in samples_of(f"p{n}", "1 0", greedy="1")]
+    samples += [replace(one, temperature=0.3, correct=True, answer="1") for one in samples if not one.greedy]
+    found = {cell(name): [score("easy", samples, same, resamples=20)] for name in ("base", "sft")}
+    scale = replace(LAB, benchmarks=("easy",), temperatures=(0.3,), temperature_samples=2)
+    text = (write(tmp_path, "main", found, scale=scale) / "main/main.md").read_text()
+    assert "**average at temperature 0.3**" in text and "| SFT | 100.0 " in text
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_the_latex_compiles_and_fits_the_page(tmp_path):
     summaries = summarise(main_results(1), resamples=20)
-    rows = score_rows(summaries, ["average"], numbers_of("main"))
-    tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), pattern_table(summaries, rows)]
+    rows = score_rows("main", summaries, ["average"])
+    tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), paper_table(summaries, rows)]
     body = "\n".join(to_latex(table) for table in tables)
     packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
     (tmp_path / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}")

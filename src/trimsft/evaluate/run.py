@@ -7,7 +7,7 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -96,24 +96,22 @@ def evaluate(
     unfinished = [name for name in records if not _is_complete(records[name], problems[name], settings)]
 
     scores = []
-    with ExitStack() as stack:
-        evaluations: dict[str, Evaluation] = {}
-        if unfinished:
-            on_load(unfinished)
-            engine = make_engine(settings)
-            stack.callback(engine.close)
-        for path in settings.benchmarks:
-            if (name := benchmark_name(path)) in unfinished:
-                prompts = _prompts(settings, engine, problems[name])
-                source = describe_source(path, settings.data_dir)
-                evaluations[name] = Evaluation(name, problems[name], prompts, settings, source)
-                records[name].refuse_other(evaluations[name].settings(engine), problems[name])
-                evaluations[name].check(engine)
-        for name, record in records.items():
-            if name in evaluations:
-                on_start(name, evaluations[name].prompts)
-                fill(record, evaluations[name], engine, on_progress=partial(on_progress, name))
-            scores.append(grade_record(record, grader, problems[name]))
+    evaluations: dict[str, Evaluation] = {}
+    if unfinished:
+        on_load(unfinished)
+        engine = make_engine(settings)
+    for path in settings.benchmarks:
+        if (name := benchmark_name(path)) in unfinished:
+            prompts = _prompts(settings, engine, problems[name])
+            source = describe_source(path, settings.data_dir)
+            evaluations[name] = Evaluation(name, problems[name], prompts, settings, source)
+            records[name].refuse_other(evaluations[name].settings(engine), problems[name])
+            evaluations[name].check(engine)
+    for name, record in records.items():
+        if name in evaluations:
+            on_start(name, evaluations[name].prompts)
+            fill(record, evaluations[name], engine, on_progress=partial(on_progress, name))
+        scores.append(grade_record(record, grader, problems[name]))
     return Evaluated(settings.run, tuple(scores))
 
 

@@ -205,15 +205,11 @@ def fingerprint_folder(path: Path) -> str:
         name = file.relative_to(path)
         if not file.is_file() or any(part.startswith(".") for part in name.parts):
             continue
-        size = file.stat().st_size
-        if size <= SMALL_FILE:
-            content = fingerprint_file(file)
-        else:
-            samples = hashlib.sha256()
-            with open(file, "rb") as opened:
-                for sample in range(SAMPLES):
-                    opened.seek((size - SAMPLE) * sample // (SAMPLES - 1))
-                    samples.update(opened.read(SAMPLE))
-            content = samples.hexdigest()
-        digest.update(f"{name.as_posix()}\0{size}\0{content}\n".encode())
+        content, size = hashlib.sha256(), file.stat().st_size
+        with open(file, "rb") as opened:
+            for start in range(SAMPLES) if size > SMALL_FILE else ():
+                opened.seek((size - SAMPLE) * start // (SAMPLES - 1))
+                content.update(opened.read(SAMPLE))
+            content.update(opened.read() if size <= SMALL_FILE else b"")
+        digest.update(f"{name.as_posix()}\0{size}\0{content.hexdigest()}\n".encode())
     return digest.hexdigest()

@@ -11,10 +11,8 @@ from trimsft.report.score_figures import ablation_curves, score_dots, score_map
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
-from trimsft.study.paper_tables import category_figure
+from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, category_figure, paper_model
 from trimsft.study.results import Summaries, in_common, labels_of
-from trimsft.study.score_tables import DEFAULT_BAND, ScoreRow
-from trimsft.study.token_claims import BAND
 from trimsft.tokens.table import TokenTable
 
 
@@ -43,13 +41,14 @@ def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path)
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
     """Draw Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
+    margin, bandwidth = DEFAULT_BAND
     if study == "gaps":
         labelled = {method_name(objective): table for objective, table in tables.items()}
-        margin, bandwidth = DEFAULT_BAND
         drawing = figures.gap_distribution(labelled, margin=margin, bandwidth=bandwidth)
         return drawing.save(folder / "gap_distribution.svg")
     if study == "weights":
-        return figures.effective_ratio_map(tables[BASE], **BAND).save(folder / "effective_ratio.svg")
+        drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
+        return drawing.save(folder / "effective_ratio.svg")
     return category_figure(tables[BASE]).save(folder / "categories.svg") if study == "categories" else []
 
 
@@ -61,7 +60,7 @@ def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing
         if row.metric == "average" and row.setting.model == model:
             name = method_name(row.setting.objective)
             ours.setdefault(row.benchmark, {})[name] = spread_percent(row.ours)
-            if row.paper is not None:
+            if row.paper is not None and paper_model(model):
                 theirs.setdefault(row.benchmark, {})[name] = 100 * row.paper
     # some methods may lack what others have: the order of the first is not that of all
     overall_last = dict(sorted(ours.items(), key=lambda entry: entry[0] == AVERAGE))

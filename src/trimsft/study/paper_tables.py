@@ -1,26 +1,334 @@
-"""The paper's appendix tables from a token table, and scores, with the paper's numbers beside ours, in percent."""
+"""Ours beside the paper's: tables of tokens and of scores, in percent, in one frame:
+
+    Records with columns x_ours, x_low, x_high, x_paper, x_difference -> beside_table -> 41.2 [38.6, 43.9] (40.02)
+
+Models that the paper does not have get the numbers of `STAND_IN`: they show the pattern, who is above whom, not the
+size of the numbers.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from trimsft.evaluate.compare import AVERAGE
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.objectives.paper import Setting
 from trimsft.report.figures import Drawing, category_bars
 from trimsft.report.run_tables import Analysis
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
+from trimsft.study import cell as cells
 from trimsft.study import paper
-from trimsft.tables import Records, Value
+from trimsft.study.results import Summaries, labels_of, paired, trainings
+from trimsft.tables import DOWN, UP, Cell, Records, Table, Value, mark_best
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import REGIONS, category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable
 
+STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
+DEFAULT_BAND = (MARGIN, BANDWIDTH)  # TrimSFT's in Table 1
 CATEGORY_SETTING = Setting(1.0, 1.0)  # the paper's for its table of categories
-Row = dict[str, Value]
+SCORE_TABLES = {
+    "ablation": ("bandwidth_ablation", "margin_ablation", "main"),
+    "half-trims": ("half_trims_complete", "main"),
+}
+"""Study -> the paper's tables that have its settings (elsewhere Table 1); where two differ, the first counts."""
+HEADINGS = {
+    "objective": "",
+    "setting": "",
+    "high_weight": "weight above 0.5, %",
+    "r_eff": "R_eff",
+    "ratio": "of the tokens, %",
+    "first_choice": "first choice, %",
+    "low": "low gaps, %",
+    "middle": "middle gaps, %",
+    "high": "high gaps, %",
+    "sft_mass": "SFT's gradient, %",
+    "trim_mass": "TrimSFT's gradient, %",
+}
+"""As readers see columns; files for programs keep their names."""
+Row: TypeAlias = dict[str, Value]
+
+
+def paper_model(name: str) -> str | None:
+    """Return which of the paper's models a name stands for, after an owner or a path; None for those derived from one.
+
+    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
+
+    >>> paper_model("Qwen/Qwen2.5-Math-1.5B"), paper_model("Qwen/Qwen2.5-Math-1.5B-Instruct")
+    ('Qwen2.5-Math-1.5B', None)
+    """
+
+    def letters(text: str) -> str:
+        return "".join(letter for letter in text.lower() if letter.isalnum())
+
+    models = dict.fromkeys(row.model for row in paper.scores("main"))
+    wanted = letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
+    return next((model for model in models if wanted in (letters(model), f"{letters(model)}base")), None)
+
+
+def beside(name: str, ours: Interval, theirs: float | None) -> Row:
+    """Return the columns of one value: ours with its interval, the paper's, and the difference."""
+    low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
+    difference = None if theirs is None else ours.value - theirs
+    values = {"ours": ours.value, "low": low, "high": high, "paper": theirs, "difference": difference}
+    return {f"{name}_{what}": value for what, value in values.items()}
+
+
+def beside_table(records: Records, model: str | None = STAND_IN) -> Table:
+    """Return the frame for readers; ours minus the paper's only where the model is the paper's."""
+    kept = [
+        name for name in records.columns if not name.endswith(("_paper", "_difference")) and not records.is_end(name)
+    ]
+
+    def cell(row: Mapping[str, Value], name: str) -> Cell:
+        value, text = row[name], records.text(row, name)
+        if value is None or isinstance(value, str):
+            return Cell(cells.method_name(text) if name == "objective" else text)
+        data = None if math.isnan(value) else float(value)
+        stem = name.removesuffix("_ours")
+        if stem == name or row[f"{stem}_paper"] is None:
+            return Cell(text, records.spread(row, name), data=data)
+        both = [records.text(row, f"{stem}_paper"), records.text(row, f"{stem}_difference", "+") if model else ""]
+        return Cell(text, f"{records.spread(row, name)} ({', '.join(filter(None, both))})".strip(), data=data)
+
+    stems = [name.removesuffix("_ours") for name in kept]
+    note = "In round brackets: the paper's, and ours minus it."
+    if model is None:
+        note = f"In round brackets: the paper's, of {STAND_IN}, another model: for the pattern, not for the size."
+    return Table(
+        records.title,
+        tuple(HEADINGS.get(stem, stem.replace("_", " ")) for stem in stems),
+        tuple(tuple(cell(row, name) for name in kept) for row in records.rows),
+        (*((note,) if kept != stems else ()), *records.notes),
+    )
+
+
+def contradictions(labels: Sequence[str]) -> list[str]:
+    """Return the paper's own contradictions in these tables and figures, a sentence for each."""
+    also = {"tab:variants-complete": "app:variants", "fig:ablation": "tab:weight-diagnostic"}
+    wanted = {*labels, *(also[label] for label in labels if label in also)}
+    sentences = []
+    for entry in (entry for entry in paper.disagreements() if entry.label in wanted):
+        numbers = "" if entry.kind == "statement" else f" is {entry.printed:g}, {entry.expected:g} is expected"
+        sentences.append(
+            f"The paper against itself, {entry.label} (line {entry.line}): {entry.what}{numbers}: {entry.why}."
+        )
+    return sentences
+
+
+# ---- tokens
+
+
+def weights(table: TokenTable, about: str) -> Records:
+    """High-Weight and R_eff over the paper's grid."""
+    theirs = {row.setting: row for row in paper.weight_diagnostics()}
+    one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
+    ours: dict[Setting | None, dict[str, Interval]] = dict(weight_intervals(table).items())
+    ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
+    rows: list[Row] = []
+    for setting, of_setting in ours.items():
+        row: Row = {"objective": "trim" if setting else "sft"}
+        row |= {name: float(getattr(setting, name)) if setting else None for name in Setting._fields}
+        row["mean_weight"] = of_setting["mean_weight"].value
+        row |= beside("high_weight", of_setting["high_weight_percent"], theirs[setting].high_weight_percent)
+        rows.append(row | beside("r_eff", of_setting["r_eff"], theirs[setting].effective_ratio))
+    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
+    notes = _notes("weight_diagnostics", about)
+    return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
+
+
+def masses(table: TokenTable, about: str) -> Records:
+    """Gradient mass by region for TrimSFT and its halves."""
+    theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
+    rows: list[Row] = []
+    for (setting, objective), ours in mass_intervals(table).items():
+        row: Row = {"objective": objective, **setting._asdict()}
+        for region in REGIONS:
+            row |= beside(region, ours[region], getattr(theirs[setting, objective], region))
+        rows.append(row)
+    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", about)
+    return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
+
+
+def categories(table: TokenTable, about: str) -> Records:
+    """Token categories at the paper's setting."""
+    theirs = {row.category: row for row in paper.token_categories()}
+    rows: list[Row] = []
+    counts = np.bincount(table["category"], minlength=len(CATEGORIES))
+    for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
+        row: Row = {"category": name, "tokens": count}
+        for field, interval in ours.items():
+            field = field.removesuffix("_percent")
+            row |= beside(field, interval, getattr(theirs[name], field))
+        rows.append(row)
+    notes = [
+        "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
+        "how it tells categories apart; ours are described in docs/categories.md, and count whole LaTeX commands and "
+        "brackets as symbols.",
+        *_notes("token_categories", about),
+    ]
+    return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
+
+
+def category_figure(table: TokenTable) -> Drawing:
+    """Draw token categories at the paper's setting, with its shares beside."""
+    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
+    return category_bars(table, theirs, **CATEGORY_SETTING._asdict())
+
+
+def _notes(table: str, about: str) -> list[str]:
+    return [
+        f"Ours: {about} In square brackets: 95 % intervals over examples.",
+        f"Paper: {paper.label(table)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
+    ]
+
+
+# ---- scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRow:
+    """One number of ours, and the paper's; all are shares from 0 to 1."""
+
+    setting: cells.Cell
+    seeds: tuple[int, ...]
+    benchmark: str
+    metric: str
+    ours: Interval
+    by_seed: tuple[float, ...]
+    paper: float | None  # of the same model, or else of `STAND_IN`
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.setting.model,
+            "objective": self.setting.objective,
+            **dict(self.setting.fields),
+            "benchmark": self.benchmark,
+            "metric": self.metric,
+            **self.ours.as_dict(),
+            "seeds": len(self.seeds),
+            "by_seed": " ".join(f"{score:.6g}" for score in self.by_seed),
+            "paper": self.paper,
+            "paper_model": (paper_model(self.setting.model) or STAND_IN) if self.paper is not None else None,
+        }
+
+
+def score_rows(study: str, summaries: Summaries, metrics: Sequence[str]) -> list[ScoreRow]:
+    """Return settings in their order, benchmarks in theirs, then the average over them."""
+    theirs: dict[tuple[Any, ...], paper.Score] = {}
+    for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.scores(table)):
+        band = DEFAULT_BAND if printed.method.startswith("trim") else None
+        band = (printed.setting.margin, printed.setting.bandwidth) if printed.setting else band
+        theirs.setdefault((printed.model, printed.method, band), printed)
+    columns, rows = columns_of(summaries), list[ScoreRow]()
+    for metric in metrics:
+        for setting, summary in summaries.items():
+            # another recipe is another experiment
+            is_papers = metric == "average" and not setting.shared_fields and setting.get("gamma", GAMMA) == GAMMA
+            model = paper_model(setting.model)
+            printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
+            for benchmark, names in columns.items():
+                if not (runs := summary.with_all(names)):
+                    continue
+                is_stand_in = model is None and benchmark == list(columns)[-1]
+                row = ScoreRow(
+                    setting=setting,
+                    seeds=tuple(runs),
+                    benchmark=benchmark,
+                    metric=metric,
+                    ours=summary.interval(metric, *names),
+                    by_seed=summary.by_seed(metric, names),
+                    paper=_papers_mean(printed_row, names, study, is_stand_in=is_stand_in),
+                )
+                rows.append(row)
+    return rows
+
+
+def _papers_mean(row: paper.Score | None, names: Sequence[str], study: str, *, is_stand_in: bool) -> float | None:
+    """Return the paper's mean over these benchmarks; of a stand-in with none of them, over all that its table has."""
+    if row is None:
+        return None
+    if set(names) == set(row.scores) and row.average is not None:
+        return row.average / 100
+    if not set(names) & set(row.scores) and is_stand_in:
+        # the table of half trims has fewer benchmarks than SFT's row of Table 1
+        names = list(paper.scores(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
+    return float(np.mean([row.scores[name] for name in names])) / 100 if set(names) <= set(row.scores) else None
+
+
+def columns_of(summaries: Summaries) -> dict[str, tuple[str, ...]]:
+    """Column -> the benchmarks whose mean it is: each one, and all of them where there are several."""
+    names = tuple(dict.fromkeys(name for summary in summaries.values() for name in summary.benchmarks))
+    return {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
+
+
+def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table:
+    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model."""
+    columns, labels = columns_of(summaries), labels_of(summaries)
+    by_place = {(row.setting, row.benchmark): row for row in rows}
+
+    def arrow(row: ScoreRow) -> str:
+        sft, names = summaries.get(cells.Cell(model=row.setting.model, objective="sft")), columns[row.benchmark]
+        if sft is None or row.setting == sft.setting or not sft.with_all(names):
+            return ""
+        difference = paired(summaries[row.setting], sft, row.metric, *names)
+        return (UP if difference.value > 0 else DOWN) if difference.excludes_zero else ""
+
+    lines = []
+    for setting in summaries:
+        of_setting = [by_place.get((setting, column)) for column in columns]
+        lines.append(
+            [Cell(labels[setting]), *(Cell.of(row.ours, arrow(row)) if row else Cell("") for row in of_setting)]
+        )
+    seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
+    over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
+    many = f"{trainings(seeds)} each" if seeds else "nothing trained"
+    about = [f"Percent, {many}. Brackets: 95 % interval over {over}."]
+    if any(cell.marker for line in lines for cell in line):
+        about.append(
+            f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
+            "corrected for how many are tested."
+        )
+    best = mark_best(lines, groups=[setting.model for setting in summaries], also_ties=False)
+    return Table(title, ("", *columns), best, (*about, *notes))
+
+
+def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:
+    """Return ours beside the paper's, of the same model or of `STAND_IN`; None where it has no such setting."""
+    known = [row for row in rows if row.paper is not None]
+    columns = list(dict.fromkeys(row.benchmark for row in known))
+    settings = list(dict.fromkeys(row.setting for row in known))
+    if not known or (len(settings) < 2 and not paper_model(settings[0].model)):
+        return None
+    labels = labels_of(summaries)
+    lines: dict[cells.Cell, Row] = {setting: {"setting": labels[setting]} for setting in settings}
+    for setting in settings:
+        by_column = {row.benchmark: row for row in known if row.setting == setting}
+        for column in columns:
+            row = by_column.get(column)
+            nothing: Row = {f"{column}_{what}": None for what in ("ours", "low", "high", "paper", "difference")}
+            ends = Interval(*(100 * end for end in row.ours.as_dict().values())) if row else None
+            lines[setting] |= beside(column, ends, 100 * (row.paper or 0)) if row and ends else nothing
+    digits = {f"{column}_{what}": 1 for column in columns for what in ("ours", "low", "high", "difference")}
+    is_papers = all(paper_model(setting.model) for setting in settings)
+    about = ["Percent. The paper gives no intervals, so that its own noise is left out."] if is_papers else []
+    for model in dict.fromkeys(setting.model for setting in settings if not is_papers):
+        last = [row for row in known if row.setting.model == model and row.benchmark == columns[-1]]
+        pairs = [(a, b) for n, a in enumerate(last) for b in last[:n] if a.paper != b.paper]
+        same = sum((a.ours.value - b.ours.value) * ((a.paper or 0) - (b.paper or 0)) > 0 for a, b in pairs)
+        about.append(f"{model}, {columns[-1]}: {same} of {len(pairs)} pairs are in the paper's order.")
+    records = Records("beside", "Beside the paper", list(lines.values()), [*about, *notes], digits)
+    return beside_table(records, STAND_IN if is_papers else None)
+
+
+# ---- a report's tables with the paper's numbers
 
 
 def write_paper_tables(analysis: Analysis) -> None:
@@ -35,146 +343,42 @@ def write_paper_tables(analysis: Analysis) -> None:
     names = [str(table.metadata.get("model", "")) for table in analysis.tables.values()]
     names += [run.trained_from for run in analysis.runs]
     known = next(filter(None, map(paper_model, names)), None)
-    analysis.write(scores({run.label: run for run in analysis.runs if run.scores}, known), disagreements())
+    analysis.write(run_scores({run.label: run for run in analysis.runs if run.scores}, known))
+    names = ["kind", "label", "line", "what", "printed", "expected", "why"]
+    wrong: list[Row] = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
+    analysis.write(Records("paper_disagreements", "Where the paper disagrees with itself", wrong))
 
 
-def category_figure(table: TokenTable) -> Drawing:
-    """Draw token categories at the paper's setting, with its shares beside."""
-    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
-    return category_bars(table, theirs, **CATEGORY_SETTING._asdict())
-
-
-def weights(table: TokenTable, about: str) -> Records:
-    """High-Weight and R_eff over the paper's grid."""
-    theirs = {row.setting: row for row in paper.weight_diagnostics()}
-    rows: list[Row] = []
-    for setting, ours in weight_intervals(table).items():
-        row: Row = {"objective": "trim", **setting._asdict(), "mean_weight": ours["mean_weight"].value}
-        row |= _beside("high_weight", ours["high_weight_percent"], theirs[setting].high_weight_percent)
-        rows.append(row | _beside("r_eff", ours["r_eff"], theirs[setting].effective_ratio))
-    sft: Row = {"objective": "sft", "margin": None, "bandwidth": None, "mean_weight": 1.0}
-    sft |= _beside("high_weight", Interval(100.0, 100.0, 100.0), theirs[None].high_weight_percent)
-    rows.append(sft | _beside("r_eff", Interval(1.0, 1.0, 1.0), theirs[None].effective_ratio))
-    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
-    notes = _notes("weight_diagnostics", about)
-    return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
-
-
-def masses(table: TokenTable, about: str) -> Records:
-    """Gradient mass by region for TrimSFT and its halves."""
-    theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
-    rows: list[Row] = []
-    for (setting, objective), ours in mass_intervals(table).items():
-        row: Row = {"objective": objective, **setting._asdict()}
-        for region in REGIONS:
-            row |= _beside(region, ours[region], getattr(theirs[setting, objective], region))
-        rows.append(row)
-    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", about)
-    return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
-
-
-def categories(table: TokenTable, about: str) -> Records:
-    """Token categories at the paper's setting."""
-    theirs = {row.category: row for row in paper.token_categories()}
-    margin, bandwidth = CATEGORY_SETTING
-    rows: list[Row] = []
-    counts = np.bincount(table["category"], minlength=len(CATEGORIES))
-    for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
-        row: Row = {"category": name, "tokens": count}
-        for field, interval in ours.items():
-            field = field.removesuffix("_percent")
-            row |= _beside(field, interval, getattr(theirs[name], field))
-        rows.append(row)
-    notes = [
-        f"TrimSFT at margin {margin:g}, bandwidth {bandwidth:g}, as in the paper's table, whatever the report's are. "
-        "The paper does not say how it tells categories apart; ours are described in docs/categories.md, and count "
-        "whole LaTeX commands and brackets as symbols.",
-        *_notes("token_categories", about),
-    ]
-    return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
-
-
-def scores(runs: Mapping[str, Run], model: str | None) -> Records | None:
-    """average@k, greedy, pass@k and best-of-k of each run; the paper's average@8 where it has that model."""
+def run_scores(runs: Mapping[str, Run], model: str | None) -> Records | None:
+    """Return average@k, greedy, pass@k and best-of-k of each run; the paper's average@8 where it has that model."""
     rows: list[Row] = []
     for label, run in runs.items():
         method = run.objective or ("base" if label.lower() == "base" else None)
-        theirs = _paper_scores(model, method)
-        for (benchmark, metric), ours in _intervals_percent(run).items():
-            known = theirs.get(benchmark) if metric == "average" else None
-            row: Row = {"run": label, "benchmark": benchmark, "metric": metric}
-            row |= {"ours": ours.value, "low": ours.low, "high": ours.high}
-            rows.append(row | {"paper": known, "difference": None if known is None else ours.value - known})
-    if not rows:
-        return None
+        row = next((row for row in paper.scores("main") if (row.model, row.method) == (model, method)), None)
+        theirs = {**row.scores, _mean_of(row.scores): row.average} if row else {}
+        names = in_order(run.scores)
+        ours = {
+            (name, metric): interval
+            for name in names
+            for metric in metrics_of(run.scores[name])
+            if (interval := run.interval_percent(name, metric)) is not None
+        }
+        if len(names) > 1:
+            means = run.mean_intervals_percent(list(run.scores), list(dict.fromkeys(metric for _, metric in ours)))
+            ours |= {(_mean_of(names), metric): interval for metric, interval in means.items()}
+        for (benchmark, metric), interval in ours.items():
+            values = beside("", interval, theirs.get(benchmark) if metric == "average" else None)
+            named = {name.removeprefix("_"): value for name, value in values.items()}
+            rows.append({"run": label, "benchmark": benchmark, "metric": metric, **named})
     known_model = f"{paper.label('main')}, {model}" if model else "its Table 1 does not have this model"
-    return Records("scores", "Scores in percent, with 95 % intervals", rows, [f"Paper: {known_model}."])
+    title = "Scores in percent, with 95 % intervals"
+    return Records("scores", title, rows, [f"Paper: {known_model}."]) if rows else None
 
 
-def disagreements() -> Records:
-    """Return where the paper's own numbers contradict each other."""
-    names = ("kind", "label", "line", "what", "printed", "expected", "why")
-    rows = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
-    return Records("paper_disagreements", "Where the paper disagrees with itself", rows)
+def _mean_of(benchmarks: Iterable[str]) -> str:
+    return f"mean of {', '.join(sorted(benchmarks))}"
 
 
 def metrics_of(score: BenchmarkScore) -> list[str]:
     """Return the metrics that a scores.json has, with the most samples."""
     return ["average", "greedy", f"pass@{score.samples}", f"majority@{score.samples}"]
-
-
-def paper_model(name: str) -> str | None:
-    """Return which of the paper's models a name stands for, after an owner or a path; None for those derived from one.
-
-    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
-
-    >>> paper_model("Qwen/Qwen2.5-Math-1.5B"), paper_model("Qwen/Qwen2.5-Math-1.5B-Instruct")
-    ('Qwen2.5-Math-1.5B', None)
-    """
-    models = dict.fromkeys(row.model for row in paper.scores("main"))
-    wanted = _letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
-    return next((model for model in models if wanted in (_letters(model), f"{_letters(model)}base")), None)
-
-
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def _paper_scores(model: str | None, method: str | None) -> dict[str, float]:
-    """Return by benchmark, with the average of all of them."""
-    for row in paper.scores("main"):
-        if row.model == model and row.method == method and row.average is not None:
-            return {**row.scores, _mean_of(list(row.scores)): row.average}
-    return {}
-
-
-def _intervals_percent(run: Run) -> dict[tuple[str, str], Interval]:
-    """Return each metric of each benchmark, and of all together where there are several."""
-    intervals = {
-        (name, metric): interval
-        for name in in_order(run.scores)
-        for metric in metrics_of(run.scores[name])
-        if (interval := run.interval_percent(name, metric)) is not None
-    }
-    benchmarks = list(run.scores)
-    if len(benchmarks) > 1:
-        means = run.mean_intervals_percent(benchmarks, list(dict.fromkeys(metric for _, metric in intervals)))
-        intervals |= {(_mean_of(benchmarks), metric): interval for metric, interval in means.items()}
-    return intervals
-
-
-def _mean_of(benchmarks: Sequence[str]) -> str:
-    return f"mean of {', '.join(sorted(benchmarks))}"
-
-
-def _beside(name: str, ours: Interval, theirs: float) -> Row:
-    low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
-    values = {"ours": ours.value, "low": low, "high": high, "paper": theirs, "difference": ours.value - theirs}
-    return {f"{name}_{what}": value for what, value in values.items()}
-
-
-def _notes(table: str, about: str) -> list[str]:
-    return [
-        f"Ours: {about}{'' if about.endswith('.') else '.'} In square brackets: 95 % intervals over examples.",
-        f"Paper: {paper.label(table)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
-    ]

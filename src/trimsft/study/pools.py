@@ -24,13 +24,22 @@ from types import FrameType
 from typing import NoReturn
 
 from trimsft.errors import UsageError, handle_signals, interruption, one_line
-from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
 from trimsft.study.cell import Cell
 from trimsft.study.steps import Job, Result, redirect_output
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 6  # processes on the cores: each takes most of a gigabyte
 ENDING = 10.0  # seconds that processes have to end once they are told to
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if VISIBLE in os.environ:
+        return [device.strip() for device in os.environ[VISIBLE].split(",") if device.strip()]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
 
 
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ Tables of studies show what there is (`partial`): a benchmark that is added leav
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TypeAlias
@@ -35,7 +35,7 @@ def load_results(cells: Iterable[Cell], out: Path, *, partial: bool = False) -> 
     names = folder.names_of(folder.read_scale())
     finished = {cell: [name for name in names if folder.is_evaluated(cell, [name])] for cell in cells}
     enough = 1 if partial else len(names)
-    return {cell: load_run(folder.run(cell), there) for cell, there in finished.items() if len(there) >= enough}
+    return {cell: load_run(folder.run(cell), done) for cell, done in finished.items() if len(done) >= enough}
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Summary:
     setting: Cell  # of seed 0, whatever the seeds are
     runs: Mapping[int, Mapping[str, BenchmarkScore]]
     """Seed -> benchmark -> scores; a seed that is not finished may lack benchmarks."""
-    cells: Sequence[Cell]
     resamples: int = RESAMPLES
-    _intervals: dict[tuple[str, tuple[str, ...]], Interval] = field(default_factory=dict, repr=False)
 
     @property
     def seeds(self) -> int:
@@ -70,7 +68,7 @@ class Summary:
     def by_seed(self, metric: str, benchmarks: Sequence[str]) -> tuple[float, ...]:
         """Return the mean over these benchmarks for each seed that has all of them."""
         runs = self.with_all(benchmarks).values()
-        return tuple(float(sum(run[n].values(metric).mean() for n in benchmarks) / len(benchmarks)) for run in runs)
+        return tuple(float(np.mean([run[name].values(metric).mean() for name in benchmarks])) for run in runs)
 
     def by_problem(self, metric: str, benchmark: str) -> Array:
         """Return [problems, seeds]."""
@@ -79,10 +77,20 @@ class Summary:
     def interval(self, metric: str, *benchmarks: str) -> Interval:
         """Return the mean over these benchmarks (by default all) and over the seeds that have all of them."""
         names = benchmarks or tuple(self.benchmarks)
-        if (metric, names) not in self._intervals:
-            runs = [[run[name] for name in names] for run in self.with_all(names).values()]
-            self._intervals[metric, names] = over_runs(runs, metric, resamples=self.resamples)
-        return self._intervals[metric, names]
+        runs = [[run[name] for name in names] for run in self.with_all(names).values()]
+        return over_runs(runs, metric, resamples=self.resamples)
+
+
+Summaries: TypeAlias = Mapping[Cell, Summary]
+
+
+def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Cell, Summary]:
+    """Bring the seeds of each setting together, in the order of its first cell."""
+    runs: dict[Cell, dict[int, Mapping[str, BenchmarkScore]]] = {}
+    for cell, scores in results.items():
+        if scores:
+            runs.setdefault(cell.setting, {})[cell.seed] = {score.benchmark: score for score in scores}
+    return {setting: Summary(setting, of_setting, resamples) for setting, of_setting in runs.items()}
 
 
 def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
@@ -99,21 +107,6 @@ def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
     return labels
 
 
-Summaries: TypeAlias = Mapping[Cell, Summary]
-
-
-def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Cell, Summary]:
-    """Cells in the order of their first cell."""
-    cells: dict[Cell, list[Cell]] = {}
-    for cell in results:
-        if results[cell]:
-            cells.setdefault(cell.setting, []).append(cell)
-    return {
-        setting: Summary(setting, {cell.seed: {s.benchmark: s for s in results[cell]} for cell in own}, own, resamples)
-        for setting, own in cells.items()
-    }
-
-
 def in_common(summaries: Iterable[Summary]) -> tuple[str, ...]:
     """Return the benchmarks that all have at one seed at least; without one that leaves a setting with none."""
     summaries = list(summaries)
@@ -124,10 +117,7 @@ def in_common(summaries: Iterable[Summary]) -> tuple[str, ...]:
 
 
 def paired(a: Summary, b: Summary, metric: str = "average", *benchmarks: str, tests: int = 1) -> Interval:
-    """a - b on the same problems and, where both were trained with it, the same seed.
-
-    A base has one run: it is held against every seed of the other.
-    """
+    """Return a - b on the same problems and, where both were trained with it, the same seed."""
     return mean_difference([(a, b)], metric, *benchmarks, tests=tests)
 
 
@@ -142,68 +132,56 @@ def mean_difference(
     names = benchmarks or in_common(summary for pair in pairs for summary in pair)
     if not names:
         raise ValueError("benchmarks: the two settings have none in common; evaluate both on the same")
-    strata = [np.mean(stratum, axis=0) for stratum in zip(*_differences(pairs, metric, names), strict=True)]
-    bounds = difference_bounds(metric)
-    return _widened(interval_over_runs(strata, bounds, resamples=pairs[0][0].resamples), tests, strata[0].shape[1])
-
-
-def _widened(interval: Interval, tests: int, runs: int) -> Interval:
-    """Return wider by the quotient of the quantiles: Student's t of several runs, the normal one of problems alone."""
-
-    def quantile(outside: float) -> float:
-        return student_t(runs - 1, outside) if runs > 1 else NormalDist().inv_cdf(1 - outside / 2)
-
-    by = 1.0 if tests == 1 else quantile(0.05 / tests) / quantile(0.05)
-    value = interval.value
-    return Interval(value, *(value + by * (end - value) for end in (interval.low, interval.high)))
-
-
-def _differences(pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmarks: Sequence[str]) -> list[list[Array]]:
-    """Return, for each pair and benchmark, [problems, seeds]: the seeds that all pairs share.
-
-    Pairs that share none were trained apart, so that it does not matter which seed stands beside which.
-    """
-    by_seed = [_by_seed(a, b, metric, benchmarks) for a, b in pairs]
+    by_seed = [_difference_by_seed(a, b, metric, names) for a, b in pairs]
+    # the seeds that all pairs share; pairs that share none were trained apart, so any seed may stand beside any
     shared = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)]
     fewest = min(map(len, by_seed))
-    columns = [[of[seed] for seed in shared] if shared else list(of.values())[:fewest] for of in by_seed]
-    return [[np.stack(stratum, axis=1) for stratum in zip(*seeds, strict=True)] for seeds in columns]
+    chosen = [[of[seed] for seed in shared] if shared else list(of.values())[:fewest] for of in by_seed]
+    strata = [
+        np.mean([np.stack([seed[n] for seed in seeds], axis=1) for seeds in chosen], axis=0) for n in range(len(names))
+    ]
+    interval = interval_over_runs(strata, difference_bounds(metric), resamples=pairs[0][0].resamples)
+    if tests == 1:
+        return interval
+    runs, value = strata[0].shape[1], interval.value
+
+    def quantile(outside: float) -> float:  # Student's t of several runs, the normal one of problems alone
+        return student_t(runs - 1, outside) if runs > 1 else NormalDist().inv_cdf(1 - outside / 2)
+
+    wider = quantile(0.05 / tests) / quantile(0.05)
+    return Interval(value, *(value + wider * (end - value) for end in (interval.low, interval.high)))
 
 
-def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> dict[int, list[Array]]:
-    """Seed -> for each benchmark a - b of its problems: by the seeds that both have with all of these benchmarks.
+def _difference_by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> dict[int, list[Array]]:
+    """Return by seed, for each benchmark, a - b of its problems.
 
-    A base, and who shares no seed with the other, is held by its mean against every seed of the other.
+    A base, and a setting that shares no seed with the other, is held by its mean against every seed of the other.
     """
-    of_a, of_b = (side.with_all(benchmarks) for side in (a, b))
-    if not of_a or not of_b:
-        raise ValueError(f"benchmarks: no seed of one of the settings has all of {', '.join(benchmarks)}")
-    first, *others = ({name: run[name] for name in benchmarks} for run in (*of_a.values(), *of_b.values()))
-    for run in others:
-        require_same_problems(first, run)
-    values_a, values_b = (
-        {seed: [run[name].values(metric) for name in benchmarks] for seed, run in of.items()} for of in (of_a, of_b)
-    )
-    shared = [seed for seed in values_a if seed in values_b]
-    if not shared or a.setting.is_base or b.setting.is_base:
-        shared = list(values_b if len(values_a) < len(values_b) else values_a)
-        if len(values_a) < len(values_b):
-            values_a = dict.fromkeys(shared, _mean(values_a))
-        else:
-            values_b = dict.fromkeys(shared, _mean(values_b))
-    return {seed: [x - y for x, y in zip(values_a[seed], values_b[seed], strict=True)] for seed in shared}
-
-
-def _mean(by_seed: Mapping[int, Sequence[Array]]) -> list[Array]:
-    """Return over seeds, of each benchmark."""
-    return [np.mean(values, axis=0) for values in zip(*by_seed.values(), strict=True)]
+    values: list[dict[int, list[Array]]] = []
+    first: dict[str, BenchmarkScore] = {}
+    for side in (a, b):
+        runs = side.with_all(benchmarks)
+        if not runs:
+            raise ValueError(f"benchmarks: no seed of one of the settings has all of {', '.join(benchmarks)}")
+        for run in runs.values():
+            own = {name: run[name] for name in benchmarks}
+            first = first or own
+            require_same_problems(first, own)
+        values.append({seed: [run[name].values(metric) for name in benchmarks] for seed, run in runs.items()})
+    if a.setting.is_base or b.setting.is_base or not values[0].keys() & values[1].keys():
+        fewer = values[0] if len(values[0]) < len(values[1]) else values[1]
+        more = values[1] if fewer is values[0] else values[0]
+        mean = [np.mean(column, axis=0) for column in zip(*fewer.values(), strict=True)]
+        values[0 if fewer is values[0] else 1] = dict.fromkeys(more, mean)
+    of_a, of_b = values
+    return {seed: [x - y for x, y in zip(of_a[seed], of_b[seed], strict=True)] for seed in of_a if seed in of_b}
 
 
 # ---- texts
 
 
 def percent_text(interval: Interval, sign: str = "") -> str:
-    """41.2 [38.6, 43.9], of shares."""
+    """Return 41.2 [38.6, 43.9], of shares."""
     value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"
 

@@ -119,7 +119,7 @@ class Scale:
             defaults={**self.defaults, **few},
             problems=2,
             samples=2,
-            temperature_samples=2,
+            temperature_samples=2 if self.temperatures else self.temperature_samples,
             sampling={**self.sampling, "max_tokens": 12},
             table_rows=2,
             smoke=True,

@@ -15,6 +15,7 @@ runs/sweep/
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,9 @@ from trimsft.report.score_figures import ablation_curves, field_curves, score_ma
 from trimsft.runs.files import write_whole
 from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
-from trimsft.study.notes import unanswered_note
 from trimsft.study.results import Summary, percent_text, trainings
 from trimsft.study.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
-from trimsft.study.writing import markdown_images, write_flat, write_json
+from trimsft.study.writing import markdown_images, unanswered_note, write_flat, write_json
 from trimsft.tables import Cell, Table, escape_markdown, render, to_latex
 
 
@@ -78,7 +78,7 @@ def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str
 
 def _run_of(point: Summary, out: Path) -> Path:
     """Return the run of its first seed."""
-    return StudyFolder(out).run(min(point.cells, key=lambda cell: cell.seed))
+    return StudyFolder(out).run(replace(point.setting, seed=min(point.runs)))
 
 
 def _point(swept: Swept, point: Summary, out: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-r"""How much of what a sweep shows is due to the margin, how much to the bandwidth.
+r"""How much of what a grid of settings shows is due to the margin, how much to the bandwidth.
 
     >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]})["bandwidth"]
     1.0
@@ -14,9 +14,8 @@ fit to all scores, and total the sum of squares around their mean:
 
 These are eta squared with sums of squares of type II. On a full grid with as many seeds everywhere they are those of
 any textbook, and `shared` is 0. Where cells are missing, m and tau are entangled: what either could explain as well is
-`shared` (below 0 where each needs the other).
-
-Each level is a level: no straight line is assumed, so the shares depend on which values were tried.
+`shared` (below 0 where each needs the other). No straight line is assumed, so the shares depend on which values were
+tried.
 """
 
 import math
@@ -52,7 +51,10 @@ class Sensitivity:
     def sentence(self) -> str:
         if math.isnan(self.difference.value):
             return f"All {self.settings} settings score the same: there is no variance to explain."
-        texts = {part: _percent(share) for part, share in self.shares.items()}
+        texts = {
+            part: "{} % [{}, {}]".format(*(rounded(100 * end, 0) for end in (one.value, one.low, one.high)))
+            for part, one in self.shares.items()
+        }
         text = (
             f"Over {self.settings} settings, tau explains {texts['bandwidth']} of the variance, m {texts['margin']}, "
             f"both together {texts['interaction']} more"
@@ -79,9 +81,9 @@ def verdict_of(difference: Interval) -> str:
 
 def shares(scores: Mapping[Setting, Sequence[float]]) -> dict[str, float]:
     """Return what explains the variance of scores by setting, one or more (seeds) each; NaN where nothing varies."""
-    design = _Design({setting: len(values) for setting, values in scores.items()})
-    values = np.array([value for setting in design.settings for value in scores[setting]], dtype=np.float64)
-    return dict(zip(PARTS, design.shares(values[:, None])[:, 0].tolist(), strict=True))
+    values = np.array([value for setting in sorted(scores) for value in scores[setting]], dtype=np.float64)
+    parts, _ = _shares(_bases({setting: len(of) for setting, of in scores.items()}), values[:, None])
+    return dict(zip(PARTS, parts[:, 0].tolist(), strict=True))
 
 
 def sensitivity(
@@ -92,25 +94,27 @@ def sensitivity(
     Args:
         scores: by setting, for each seed, for each benchmark: the score of every problem, the same problems everywhere.
 
-    A resample draws the problems, the same ones for all settings, and the seeds of each setting, with their deviations
-    widened by sqrt(S / (S - 1)), which drawing S of S takes away. Noise adds to what the settings differ by, in the
-    scores as in the resamples, so the intervals are bias-corrected. The shares are of the scores as they are, noise
-    included.
+    A resample draws the problems, the same ones for all settings, and the seeds of each setting. Noise adds to what the
+    settings differ by, in the scores as in the resamples, so the intervals are bias-corrected. The shares are of the
+    scores as they are, noise included.
     """
-    design = _Design({setting: len(runs) for setting, runs in scores.items()})
-    runs = [run for setting in design.settings for run in scores[setting]]
+    settings, rng = sorted(scores), np.random.default_rng(seed)
+    counts = [len(scores[setting]) for setting in settings]
+    bases = _bases(dict(zip(settings, counts, strict=True)))
+    runs = [run for setting in settings for run in scores[setting]]
     strata = [np.stack(column, axis=1) for column in zip(*runs, strict=True)]  # each [problems, runs]
     means_N = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
-    seen = design.shares(means_N[:, None])[:, 0]
-    draws_NR = _resampled(design, strata, resamples, np.random.default_rng(seed))
-    drawn = design.shares(draws_NR)
+    seen, seen_total = _shares(bases, means_N[:, None])
+    draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
+    by_setting = np.split(draws_RN, np.cumsum(counts)[:-1], axis=1)
+    drawn, totals = _shares(bases, np.concatenate([resample_seeds(runs_RS, rng) for runs_RS in by_setting], axis=1).T)
     # in units of the variance seen: of the resampled one, mere noise would show a difference in every fourth sweep
-    scaled = (drawn[1] - drawn[0]) * design.total(draws_NR) / design.total(means_N[:, None])
+    scaled = (drawn[1] - drawn[0]) * totals / seen_total
     return Sensitivity(
-        {part: bias_corrected(float(seen[n]), drawn[n]) for n, part in enumerate(PARTS)},
-        bias_corrected(float(seen[1] - seen[0]), scaled),
-        settings=len(design.settings),
-        seeds=min(map(len, scores.values())),
+        {part: bias_corrected(float(seen[n, 0]), drawn[n]) for n, part in enumerate(PARTS)},
+        bias_corrected(float(seen[1, 0] - seen[0, 0]), scaled),
+        settings=len(settings),
+        seeds=min(counts),
     )
 
 
@@ -119,7 +123,7 @@ def sensitivity_of(
 ) -> Sensitivity | None:
     """Analyse trimmed settings that differ in nothing but margin and bandwidth; None where there are too few."""
     bands = {summary.setting.band: summary for summary in summaries if summary.setting.band is not None}
-    # who shares neither margin nor bandwidth with any other cannot tell one from the other
+    # a setting that shares neither margin nor bandwidth with any other cannot tell one from the other
     kept = {
         band: summary
         for band, summary in bands.items()
@@ -136,57 +140,29 @@ def sensitivity_of(
     return sensitivity(scores, resamples=resamples)
 
 
-class _Design:
-    """Which cells there are, and the projections onto what m, tau, both and cells can explain."""
-
-    def __init__(self, counts: Mapping[Setting, int]) -> None:
-        if not counts or min(counts.values()) < 1:
-            raise ValueError("scores: must be one or more for each setting, got none")
-        self.settings = sorted(counts)
-        self.counts = [counts[setting] for setting in self.settings]
-        margins, bandwidths = (np.repeat([s[n] for s in self.settings], self.counts) for n in (0, 1))
-        if len(set(margins)) < 2 or len(set(bandwidths)) < 2:
-            raise ValueError(
-                f"scores: must be of two margins and two bandwidths or more, got margins "
-                f"{sorted(set(margins.tolist()))} and bandwidths {sorted(set(bandwidths.tolist()))}"
-            )
-        of_m, of_tau = _levels(margins), _levels(bandwidths)
-        cell = np.repeat(np.arange(len(self.settings), dtype=np.float64), self.counts)
-        self._bases = [_basis(columns) for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), _levels(cell))]
-
-    def shares(self, values_NR: Array) -> Array:
-        """Return [parts, R] for each column of scores."""
-        centred, total = values_NR - values_NR.mean(axis=0), self.total(values_NR)
-        by_m, by_tau, by_both, by_cell = (np.square(basis.T @ centred).sum(axis=0) for basis in self._bases)
-        parts = np.stack([by_both - by_tau, by_both - by_m, by_cell - by_both, total - by_cell]) / total
-        parts = np.round(np.vstack([parts, 1 - parts.sum(axis=0)]), 12)
-        return np.asarray(parts + 0.0)  # no -0
-
-    @staticmethod
-    def total(values_NR: Array) -> Array:
-        """Return the sum of squares of each column; NaN where all are alike, but for rounding."""
-        total = np.square(values_NR - values_NR.mean(axis=0)).sum(axis=0)
-        largest = np.abs(values_NR).max(axis=0)
-        return np.asarray(np.where(np.sqrt(total) > 1e-9 * largest, total, np.nan))
+def _bases(counts: Mapping[Setting, int]) -> list[Array]:
+    """Return orthonormal bases of what m, tau, both and cells can explain, for so many runs of each sorted setting."""
+    settings = sorted(counts)
+    repeats = [counts[setting] for setting in settings]
+    factors = [np.repeat([s[n] for s in settings], repeats) for n in (0, 1)] + [np.repeat(range(len(repeats)), repeats)]
+    of_m, of_tau, of_cell = ((one[:, None] == np.unique(one)[None, :]).astype(np.float64) for one in factors)
+    bases = []
+    for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), of_cell):
+        left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+        # those of m and tau together span one dimension less than they are
+        bases.append(left[:, sizes > sizes[0] * len(columns) * np.finfo(np.float64).eps])
+    return bases
 
 
-def _levels(values: Array) -> Array:
-    """Return a column of 0 and 1 for each level."""
-    return np.asarray(values[:, None] == np.unique(values)[None, :], dtype=np.float64)
-
-
-def _basis(columns: Array) -> Array:
-    """Return an orthonormal basis of the columns; those of m and tau together span one dimension less than they are."""
-    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    basis: Array = left[:, sizes > sizes[0] * len(columns) * np.finfo(np.float64).eps]
-    return basis
-
-
-def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
-    """Return [runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
-    draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
-    by_setting = np.split(draws_RN, np.cumsum(design.counts)[:-1], axis=1)
-    return np.concatenate([resample_seeds(runs_RS, rng) for runs_RS in by_setting], axis=1).T
+def _shares(bases: Sequence[Array], values_NR: Array) -> tuple[Array, Array]:
+    """Return [parts, R] for each column of scores, and its total; NaN where all are alike, but for rounding."""
+    centred = values_NR - values_NR.mean(axis=0)
+    total = np.square(centred).sum(axis=0)
+    total = np.where(np.sqrt(total) > 1e-9 * np.abs(values_NR).max(axis=0), total, np.nan)
+    by_m, by_tau, by_both, by_cell = (np.square(basis.T @ centred).sum(axis=0) for basis in bases)
+    parts = np.stack([by_both - by_tau, by_both - by_m, by_cell - by_both, total - by_cell]) / total
+    parts = np.round(np.vstack([parts, 1 - parts.sum(axis=0)]), 12)
+    return np.asarray(parts + 0.0), total  # no -0
 
 
 def resample_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
@@ -197,8 +173,3 @@ def resample_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
     centre = runs_RS.mean(axis=1, keepdims=True)
     drawn = np.take_along_axis(runs_RS, rng.integers(count, size=runs_RS.shape), axis=1)
     return np.asarray(centre + (drawn - centre) * math.sqrt(count / (count - 1)))
-
-
-def _percent(share: Interval) -> str:
-    value, low, high = (rounded(100 * end, 0) for end in (share.value, share.low, share.high))
-    return f"{value} % [{low}, {high}]"

@@ -1,7 +1,6 @@
-"""What a study came to: tables beside the paper's, figures, claims, a page; from the run directories alone.
+"""The files of a study: tables beside the paper's, figures, claims, a page; from the run directories alone.
 
 runs/study-lab/tables/
-  problems.csv               correct samples of every problem, for each cell and benchmark
   claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.txt              ours, as `trimsft study run` prints it
@@ -9,54 +8,36 @@ runs/study-lab/tables/
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
   main/report.html           the page about its runs of seed 0
-
-problems.csv has one row for each cell and benchmark; a column of counts has one number for each problem, in the order
-of their ids:
-
-  cell             benchmark  samples  correct    no_answer  greedy
-  lab/sft/seed0    lab-easy   8        8 6 7 ...  0 0 1 ...  1 1 0 ...
 """
 
 import json
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
+from trimsft.report.run_tables import confidences
+from trimsft.runs import by_dotted_name
 from trimsft.runs.files import write_whole
-from trimsft.study import score_tables as scores
-from trimsft.study.cell import BASE, Cell
-from trimsft.study.claims import Claim, score_claims
+from trimsft.study import paper_tables as paper
+from trimsft.study.cell import BASE, Cell, method_name
+from trimsft.study.claims import Claim, judge_claims
 from trimsft.study.figures import score_figures, token_figures, weight_figure
 from trimsft.study.folder import StudyFolder
-from trimsft.study.notes import (
-    missing_note,
-    partial_note,
-    protocol_note,
-    scale_note,
-    study_title,
-    unanswered_note,
-    undrawn_note,
-)
-from trimsft.study.results import Results, Summaries, labels_of, load_results, summarise
-from trimsft.study.scales import Scale
+from trimsft.study.results import Results, Summaries, in_common, labels_of, load_results, summarise
+from trimsft.study.scales import SCALES, Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
-from trimsft.study.token_claims import finite, token_claims, token_records, token_table
 from trimsft.tables import Cell as TableCell
 from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
 from trimsft.tokens.table import TokenTable, read_token_table
 
-_METRICS: dict[str, tuple[str, ...]] = {
-    "main": ("average", "greedy"),
-    "passes": ("pass@{samples}", "majority@{samples}"),
-    "objectives": ("average", "greedy", "pass@{samples}"),
-}
-"""By study; average elsewhere."""
 MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
+MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 
 
 def write_study(
@@ -73,76 +54,219 @@ def write_study(
     Args:
         load: objectives of one's own whose code may be loaded; weights of others are not drawn.
     """
-    folder = StudyFolder(out)
+    folder, place = StudyFolder(out), out / "tables" / study.name
     every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    loaded = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
-    results = {cell: loaded[cell] for cell in cells if cell in loaded} if study.need == SCORES else {}
-    tables = _token_tables(folder, cells) if study.need == TOKENS else {}
+    scored = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
+    results = {cell: scored[cell] for cell in cells if cell in scored} if study.need == SCORES else {}
+    tables = _token_tables(folder, cells if study.need == TOKENS else ())
     if not results and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
-    everything = {cell: loaded[cell] for cell in every if cell in loaded}
-    judged = claims(everything, _token_tables(folder, every), resamples=resamples)
-    finished = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
-    missing = [cell for cell in cells if cell not in finished]
-    notes = [
-        *partial_note(results, folder.names_of(scale)),
-        *missing_note(missing),
-        *scores.contradictions(study.paper),
-        *(undrawn_note(cells, load) if study.is_open else []),
-    ]
-    own = [claim for claim in judged if claim.study == study.name]
-    writer = _Writer(study, scale, out / "tables" / study.name, notes, own, load)
-    files: list[Path] = []
-    if results:
-        files += writer.write_scores(summarise(results, resamples=resamples))
-    if tables:
-        files += writer.write_tokens(tables)
-    files += writer.write_pages({cell: folder.run(cell) for cell in cells if cell in results or cell in tables})
-    if everything:
-        files.append(write_problems(out / "tables" / "problems.csv", everything))
-    return [*files, *write_claims(out / "tables", judged)]
-
-
-def claims(
-    results: Results, tables: Mapping[Cell, TokenTable] | None = None, *, resamples: int = RESAMPLES
-) -> list[Claim]:
-    """Return the paper's claims about scores and, where there are tables of the first seed, about tokens."""
-    judged = score_claims(summarise(results, resamples=resamples))
     by_model: dict[str, dict[str, TokenTable]] = {}
-    for cell, table in (tables or {}).items():
+    for cell, table in _token_tables(folder, every).items():
         by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
-    for model, of_model in by_model.items():
-        start = f"{model}: " if len(by_model) > 1 else ""
-        judged += [replace(claim, sentence=f"{start}{claim.sentence}") for claim in token_claims(of_model)]
-    return judged
-
-
-def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
-    listed = _listed(judged) or "None can be judged yet."
-    text = f"# The paper's claims, held against these results\n\n{listed}\n"
+    of_every = summarise({cell: scored[cell] for cell in every if cell in scored}, resamples=resamples)
+    judged = judge_claims(of_every, by_model)
+    own = [claim for claim in judged if claim.study == study.name]
+    finished: Collection[Cell] = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
+    notes = [
+        *_unfinished(cells, finished, results, folder.names_of(scale)),
+        *paper.contradictions(study.paper),
+        *(_undrawn(cells, load) if study.is_open else []),
+    ]
+    title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
+    title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
+    if results:
+        content = _of_scores(study, scale, title, summarise(results, resamples=resamples), place / "figures", load)
+    else:
+        content = _of_tokens(study, tables, place / "figures")
+    shown, figures, rows = content.tables, content.figures, content.rows
+    notes = [*content.notes, *notes]
+    record = {"study": study.name, "title": title, "paper": list(study.paper), "scale": scale.name, "rows": rows}
+    record |= {"claims": [asdict(claim) for claim in own], "notes": notes}
+    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in shown)]
+    parts += markdown_images(figures)
+    parts += [f"## The paper's claims\n\n{_listed(own)}"] if own else []
+    parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
+    where = in_the_paper(study)
+    printed = [replace(shown[0], title=f"{shown[0].title} ({where})" if where else shown[0].title)]
+    lines = tuple((TableCell(claim.verdict), TableCell(claim.statement)) for claim in own)
+    printed += [Table("The paper's claims", ("", "claim"), lines, left=(0, 1))] if own else []
+    claims = f"# The paper's claims, held against these results\n\n{_listed(judged) or 'None can be judged yet.'}\n"
+    runs = {cell: folder.run(cell) for cell in cells if cell in results or cell in tables}
     return [
-        write_whole(folder / "claims.md", text.encode()),
-        write_json(folder / "claims.json", [asdict(claim) for claim in judged]),
+        write_whole(place / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
+        write_whole(place / f"{study.name}.txt", "\n".join(map(to_text, printed)).encode()),
+        write_whole(place / f"{study.name}.tex", "\n".join(to_latex(table) for table in shown).encode()),
+        write_flat(place / f"{study.name}.csv", rows),
+        write_json(place / f"{study.name}.json", record),
+        *figures,
+        *_write_pages(place, title, runs, load),
+        write_whole(out / "tables" / "claims.md", claims.encode()),
+        write_json(out / "tables" / "claims.json", [asdict(claim) for claim in judged]),
     ]
 
 
-def write_problems(path: Path, results: Results) -> Path:
-    """Write the counts that every score and interval, but for votes, can be computed from."""
-    rows = [[cell.name, *_counts(score)] for cell, of_cell in results.items() for score in of_cell]
-    return write_whole(path, csv_of(["cell", "benchmark", "samples", "correct", "no_answer", "greedy"], rows))
+class _Content(NamedTuple):
+    """What a study shows."""
+
+    tables: list[Table]
+    figures: list[Path]
+    rows: list[dict[str, Any]]  # of the files for programs
+    notes: list[str]
 
 
-def _counts(score: BenchmarkScore) -> list[Any]:
-    problems = score.per_problem
-    has_greedy = problems[0].greedy is not None
-    return [
-        score.benchmark,
-        score.samples,
-        " ".join(str(problem.correct) for problem in problems),
-        " ".join(str(problem.no_answer) for problem in problems),
-        " ".join(str(int(bool(problem.greedy))) for problem in problems if has_greedy),
+def _of_scores(
+    study: Study, scale: Scale, title: str, summaries: Summaries, place: Path, load: Collection[str]
+) -> _Content:
+    summaries = {setting: summaries[setting] for setting in sorted(summaries, key=lambda one: _rank(one, study, scale))}
+    samples = min(summary.samples for summary in summaries.values())
+    metrics = _metrics(study, scale, samples)
+    rows = paper.score_rows(study.name, summaries, metrics)
+    tables: list[Table | None] = []
+    for metric in metrics:
+        of_metric = [row for row in rows if row.metric == metric]
+        tables.append(paper.our_table(_metric_title(metric, title), summaries, of_metric))
+        tables.append(paper.paper_table(summaries, of_metric))
+    figures = score_figures(study.name, summaries, rows, samples, place)
+    figures += weight_figure(summaries, load, place) if study.is_open else []
+    notes = [*unanswered_note(summaries), *_differences(scale)]
+    return _Content([table for table in tables if table], figures, [row.as_dict() for row in rows], notes)
+
+
+def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> _Content:
+    by_objective = {cell.objective: table for cell, table in tables.items()}
+    model = next(iter(tables)).model
+    makers = {"weights": paper.weights, "gradient-mass": paper.masses, "categories": paper.categories}
+    if study.name in makers:
+        table = by_objective[BASE]
+        examples = table.metadata.get("data", {}).get("rows", "unknown")
+        records = makers[study.name](table, f"{model}, {len(table):,} tokens of {examples} examples.")
+    else:
+        band = dict(zip(("margin", "bandwidth"), paper.DEFAULT_BAND, strict=True))
+        records = confidences({method_name(name): table for name, table in by_objective.items()}, band)
+        note = "One training (seed 0) of each method, however many seeds were trained."
+        records = replace(records, notes=[*records.notes, note])
+    # JSON knows no NaN; of a category without tokens there is nothing to say
+    rows = [
+        {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        for row in records.rows
     ]
+    shown = paper.beside_table(records, paper.paper_model(model))
+    return _Content([shown], token_figures(study.name, by_objective, place), rows, [])
+
+
+def _metrics(study: Study, scale: Scale, samples: int) -> list[str]:
+    further = [f"T={temperature:g}" for temperature in scale.temperatures]
+    by_study = {
+        "main": ["average", "greedy", *further],
+        "passes": [f"pass@{samples}", f"majority@{samples}"],
+        "objectives": ["average", "greedy", *further, f"pass@{samples}"],
+    }
+    return by_study.get(study.name, ["average"])
+
+
+def _metric_title(metric: str, title: str) -> str:
+    if metric.startswith("majority@"):
+        return f"best-of-{metric.partition('@')[2]} by majority vote"
+    return title if metric == "average" else metric.replace("T=", "average at temperature ")
+
+
+def _rank(setting: Cell, study: Study, scale: Scale) -> tuple[Any, ...]:
+    """Return the place of a row: models as the scale has them; then as the paper's table goes."""
+    models, methods = list(scale.models), [BASE, *OBJECTIVES]
+    model = models.index(setting.model) if setting.model in models else len(models)
+    method = methods.index(setting.objective) if setting.objective in methods else len(methods)
+    band = setting.band or (-1.0, -1.0)
+    return (model, band, method) if study.name == "half-trims" else (model, method, band)
+
+
+def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
+    """Return the tables of seed 0 at the default parameters: one for each objective."""
+    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
+    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
+
+
+def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path], load: Collection[str]) -> list[Path]:
+    """Write a page for each model, with its runs of seed 0, the base first; of many, the first ones."""
+    from trimsft.report.page.build import write_report
+
+    first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: not cell.is_base)
+    files = []
+    for model in dict.fromkeys(cell.model for cell in first):
+        of_model = [cell for cell in first if cell.model == model][:MOST_ON_A_PAGE]
+        name = "report.html" if len({cell.model for cell in first}) == 1 else f"report-{model}.html"
+        seeds = len({cell.seed for cell in runs if cell.model == model})
+        more = f" (seed 0 of {seeds}: intervals over seeds are in {place.name}.md)" if seeds > 1 else ""
+        labelled = {label: runs[cell] for cell, label in labels_of(of_model).items()}
+        files.append(write_report(place / name, labelled, title=f"{title}, {model}{more}", objectives=list(load)))
+    return files
+
+
+# ---- notes: what a reader of scores must know beside them
+
+
+def _unfinished(
+    cells: Sequence[Cell], finished: Collection[Cell], results: Results, benchmarks: Sequence[str]
+) -> list[str]:
+    """Name cells that are left out; and those that lack benchmarks: a score is over the seeds that have it."""
+    missing = [cell.name for cell in cells if cell not in finished]
+    lacking = {
+        cell.name: lacks
+        for cell, scores in results.items()
+        if (lacks := [name for name in benchmarks if name not in {score.benchmark for score in scores}])
+    }
+    left_out = f"Not finished, and so left out: {_first(missing)}."
+    partial = f"Not finished on {', '.join(next(iter(lacking.values()), ()))}: {_first(list(lacking))}."
+    return [*([left_out] if missing else []), *([partial] if lacking else [])]
+
+
+def _first(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def unanswered_note(summaries: Summaries) -> list[str]:
+    """Name settings whose samples often end without an answer: what they lack is the format, or an end."""
+    shares = {key: summary.interval("no_answer", *in_common([summary])).value for key, summary in summaries.items()}
+    many, labels = (
+        sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one]),
+        labels_of(shares),
+    )
+    named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
+    return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
+
+
+def _differences(scale: Scale) -> list[str]:
+    """Say what of the scale is not as it comes: elsewhere that is the paper's protocol, or said in the docs."""
+    own, places = SCALES.get(scale.name), ("models", "focus", "seeds", "keep_weights", "smoke", "device")
+    if own is None:
+        return []
+    before, after = (dict(by_dotted_name(one.as_dict())) for one in (own, scale))
+    changed = [
+        f"{name.rpartition('.')[2]} {value}"
+        for name, value in after.items()
+        if before.get(name) != value and name.partition(".")[0] not in places
+    ]
+    return [f"Differs from the scale {scale.name} as it comes: {', '.join(changed)}."] if changed else []
+
+
+def _undrawn(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
+    """Name objectives of one's own whose weights are not drawn: reading a folder loads no code."""
+    own = dict.fromkeys(cell.objective for cell in cells if not cell.is_base and cell.objective not in OBJECTIVES)
+    left = [f" --objective {name}" for name in own if name not in load]
+    note = "Weights are not drawn of objectives whose code this command may not load: trimsft study run objectives"
+    return [f"{note}{''.join(left)}."] if left else []
+
+
+# ---- files
+
+
+def _listed(judged: Sequence[Claim]) -> str:
+    return "\n".join(
+        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
+        f"{escape_markdown(claim.sentence)}"
+        for claim in judged
+    )
 
 
 def write_json(path: Path, record: Any) -> Path:
@@ -158,156 +282,3 @@ def write_flat(path: Path, rows: Sequence[Mapping[str, Any]], first: Iterable[st
 def markdown_images(figures: Sequence[Path]) -> list[str]:
     drawn = [path for path in figures if path.suffix == ".png"]
     return [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
-
-
-def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
-    """Return the tables of seed 0 at the default parameters: one for each objective."""
-    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
-    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
-
-
-def _listed(judged: Sequence[Claim]) -> str:
-    return "\n".join(
-        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
-        f"{escape_markdown(claim.sentence)}"
-        for claim in judged
-    )
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """The files of one study."""
-
-    study: Study
-    scale: Scale
-    folder: Path
-    notes: Sequence[str]
-    claims: Sequence[Claim]
-    load: Collection[str] = ()
-
-    def write_scores(self, summaries: Summaries) -> list[Path]:
-        notes = [*unanswered_note(summaries), *self.notes]
-        summaries = dict(sorted(summaries.items(), key=lambda entry: self._rank(entry[0])))
-        samples = min(summary.samples for summary in summaries.values())
-        metrics = [metric.format(samples=samples) for metric in _METRICS.get(self.study.name, ("average",))]
-        rows = scores.score_rows(summaries, metrics, scores.numbers_of(self.study.name))
-        title = study_title(self.study.title, self.scale, samples)
-        tables = [table for metric in metrics for table in self._score_tables(title, summaries, rows, metric)]
-        figures = score_figures(self.study.name, summaries, rows, samples, self.folder / "figures")
-        if self.study.is_open:
-            figures += weight_figure(summaries, self.load, self.folder / "figures")
-        record = {
-            "study": self.study.name,
-            "title": title,
-            "paper": list(self.study.paper),
-            "scale": self.scale.name,
-            "rows": [row.as_dict() for row in rows],
-            "claims": [asdict(claim) for claim in self.claims],
-            "notes": notes,
-        }
-        return self._write(title, tables, notes, figures, record, [row.as_flat_dict() for row in rows])
-
-    def _score_tables(
-        self, title: str, summaries: Summaries, rows: Sequence[scores.ScoreRow], metric: str
-    ) -> list[Table]:
-        of_metric = [row for row in rows if row.metric == metric]
-        if metric != "average":
-            title = metric
-        if metric.startswith("majority@"):
-            title = f"best-of-{metric.partition('@')[2]} by majority vote"
-        notes = () if metric == "average" or not self.study.paper else ("The paper prints no numbers of this metric.",)
-        known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
-        differs, differs_from_scale = protocol_note(self.scale, known), scale_note(self.scale)
-        tables = [
-            scores.our_table(title, summaries, of_metric, notes),
-            scores.paper_table(summaries, of_metric, [differs] if differs else []),
-            scores.pattern_table(summaries, of_metric, [differs_from_scale] if differs_from_scale else []),
-        ]
-        return [table for table in tables if table is not None]
-
-    def _rank(self, setting: Cell) -> tuple[Any, ...]:
-        """Models as the scale has them; then as the paper's table goes."""
-        models, methods = list(self.scale.models), [BASE, *OBJECTIVES]
-        model = models.index(setting.model) if setting.model in models else len(models)
-        method = methods.index(setting.objective) if setting.objective in methods else len(methods)
-        band = setting.band or (-1.0, -1.0)
-        return (model, band, method) if self.study.name == "half-trims" else (model, method, band)
-
-    def write_tokens(self, tables: Mapping[Cell, TokenTable]) -> list[Path]:
-        by_objective = {cell.objective: table for cell, table in tables.items()}
-        model = next(iter(tables)).model
-        records = token_records(self.study.name, model, by_objective)
-        rows = [{name: finite(value) for name, value in row.items()} for row in records.rows]
-        figures = token_figures(self.study.name, by_objective, self.folder / "figures")
-        title = study_title(self.study.title, self.scale, self.scale.samples)
-        record = {
-            "columns": records.columns,
-            "rows": rows,
-            "study": self.study.name,
-            "title": title,
-            "paper": list(self.study.paper),
-            "notes": list(self.notes),
-            "claims": [asdict(claim) for claim in self.claims],
-        }
-        return self._write(title, [token_table(records, model)], self.notes, figures, record, rows)
-
-    def _write(
-        self,
-        title: str,
-        tables: Sequence[Table],
-        notes: Sequence[str],
-        figures: Sequence[Path],
-        record: Mapping[str, Any],
-        rows: Sequence[Mapping[str, Any]],
-    ) -> list[Path]:
-        parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in tables)]
-        parts += markdown_images(figures)
-        parts += [f"## The paper's claims\n\n{_listed(self.claims)}"] if self.claims else []
-        parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-        name = str(self.folder / self.study.name)
-        return [
-            write_whole(Path(f"{name}.md"), ("\n\n".join(parts) + "\n").encode()),
-            write_whole(Path(f"{name}.txt"), "\n".join(map(to_text, self._printed(tables))).encode()),
-            write_whole(Path(f"{name}.tex"), "\n".join(to_latex(table) for table in tables).encode()),
-            write_flat(Path(f"{name}.csv"), rows),
-            write_json(Path(f"{name}.json"), record),
-            *figures,
-        ]
-
-    def _printed(self, tables: Sequence[Table]) -> list[Table]:
-        """Return the table of the study, and the claims of the paper with what these results say to them."""
-        rows = [(TableCell(claim.verdict), TableCell(claim.statement)) for claim in self.claims]
-        judged = [Table("The paper's claims", ("", "claim"), tuple(rows), left=(0, 1))] if rows else []
-        where = in_the_paper(self.study)
-        ours = [replace(table, title=f"{table.title} ({where})" if where else table.title) for table in tables[:1]]
-        return [*ours, *judged]
-
-    def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
-        """Write a page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
-        from trimsft.report.page.build import write_report
-
-        first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: cell.objective != BASE)
-        models = list(dict.fromkeys(cell.model for cell in first))
-        files = []
-        for model in models:
-            by_setting = {cell.setting: runs[cell] for cell in first if cell.model == model}
-            shown = _for_a_page(list(by_setting))
-            labels = labels_of(shown)
-            name = "report.html" if len(models) == 1 else f"report-{model}.html"
-            title = f"{study_title(self.study.title, self.scale, self.scale.samples)}, {model}"
-            seeds = len({cell.seed for cell in runs if cell.model == model})
-            if seeds > 1:
-                title += f" (seed 0 of {seeds}: intervals over seeds are in {self.study.name}.md)"
-            of_labels = {labels[s]: by_setting[s] for s in shown}
-            files.append(write_report(self.folder / name, of_labels, title=title, objectives=list(self.load)))
-        return files
-
-
-def _for_a_page(settings: Sequence[Cell]) -> list[Cell]:
-    """Return all where they are few; of a plane of margins and bandwidths its corners."""
-    if len(settings) <= MOST_ON_A_PAGE:
-        return list(settings)
-    bands = [setting.band for setting in settings if setting.band is not None]
-    ends = [(min(values), max(values)) for values in zip(*bands, strict=True)]
-    corners = [s for s in settings if s.band is None or all(v in end for v, end in zip(s.band, ends, strict=True))]
-    return corners[:MOST_ON_A_PAGE]

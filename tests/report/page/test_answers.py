@@ -63,8 +63,8 @@ def test_sft_at_its_best_temperature_is_a_row_of_its_own(tmp_path, runs) -> None
             content = json.loads(path.read_text())
             for problem in content["per_problem"]:
                 problem |= {"correct_at": {"0.3": round(4 * share)}, "samples_at": 4}
-            at = {"0.3": {"value": round(4 * share) / 4, "low": 0.1, "high": 1.0}}
-            path.write_text(json.dumps(content | {"at_temperature": at, "temperature_samples": 4, "temperature": 1.0}))
+            content["metrics"]["T=0.3"] = {"value": round(4 * share) / 4, "low": 0.1, "high": 1.0}
+            path.write_text(json.dumps(content | {"temperature_samples": 4, "temperature": 1.0}))
     read = page_of(tmp_path, runs)
     last = read.data["outcome"]["rows"][-1]
     assert (last["label"], last["best"], last["sampled"][0]) == ("SFT at T=0.3", "0.3", 100.0)

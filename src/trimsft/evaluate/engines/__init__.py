@@ -101,12 +101,9 @@ class Engine(Protocol):
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield a completion for each request, in any order, each as soon as it is there."""
 
-    def close(self) -> None:
-        """End processes that would outlive it, whatever they are doing; may be called twice."""
-
 
 def make_engine(settings: "EvalSettings") -> Engine:
-    """Return what the settings name: a server, a model in this process, or a copy of it on each of several GPUs."""
+    """Return what the settings name: a server, vLLM where it is installed, else transformers."""
     if settings.server is not None:
         from trimsft.data.encode import load_tokenizer
         from trimsft.evaluate.engines.server_engine import ServerEngine
@@ -119,31 +116,16 @@ def make_engine(settings: "EvalSettings") -> Engine:
             timeout=settings.timeout or 600.0,
             tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
         )
-    import torch
-
-    from trimsft.evaluate.engines.several import Copies, visible_gpus
-
-    if settings.revision is not None and Path(find_weights(settings.model)).is_dir():
-        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
-    gpus, each = visible_gpus() if torch.cuda.is_available() else [], settings.tensor_parallel or 1
-    shares = [",".join(gpus[first : first + each]) for first in range(0, len(gpus) - each + 1, each)]
-    return load_engine(settings) if len(shares) < 2 else Copies(settings, shares)
-
-
-def load_engine(settings: "EvalSettings") -> Engine:
-    """Load a model in this process: with vLLM where it is installed, else with transformers."""
     model = find_weights(settings.model)
     loading: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
+    if settings.revision is not None and Path(model).is_dir():
+        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
     if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        return VllmEngine(
-            model,
-            max_length=settings.context_length,
-            tensor_parallel=settings.tensor_parallel or 1,
-            gpu_memory=settings.gpu_memory or 0.9,
-            **loading,
-        )
+        length, gpus = settings.context_length, settings.tensor_parallel or 1
+        memory = settings.gpu_memory or 0.9
+        return VllmEngine(model, max_length=length, tensor_parallel=gpus, gpu_memory=memory, **loading)
     for name in ("tensor_parallel", "context_length"):
         if (value := getattr(settings, name)) is not None:
             raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)

@@ -112,9 +112,6 @@ class ServerEngine:
             finally:
                 stop.set()
 
-    def close(self) -> None:
-        """End nothing: connections are those of one `generate`, and the server is not ours."""
-
     def _complete(self, client: "httpx.Client", index: int, request: Request) -> Completion:
         import httpx
 

@@ -127,17 +127,12 @@ class TransformersEngine:
         finally:
             self.model.train(was_training)
 
-    def close(self) -> None:
-        """End nothing: the model is in this process."""
-
     def _in_slots(self, group: dict[int, Request]) -> Generator[Completion, None, None]:
         """Take from the group what it completes."""
         import torch
 
         from trimsft.evaluate.slots.decoder import Job, SlotDecoder
-        from trimsft.evaluate.slots.sharing import SharingDecoder
 
-        kind = SharingDecoder if self.model.device.type == "cpu" else SlotDecoder
         sampling = next(iter(group.values())).sampling
         jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
@@ -147,7 +142,7 @@ class TransformersEngine:
             rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
             sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
             try:
-                decoder = kind(self.model, stops=self._stops(sampling), **sizes)
+                decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
                 for index, row in decoder.run(list(jobs.values()), is_over, look_back):
                     del jobs[index], group[index]
                     yield self._completion(index, row, sampling)

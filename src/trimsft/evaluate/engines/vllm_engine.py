@@ -94,9 +94,6 @@ class VllmEngine:
             if running:
                 engine.abort_request(list(running))
 
-    def close(self) -> None:
-        """End nothing: the processes of vLLM end with this one."""
-
     def _tokens(self, request: Request) -> list[int]:
         return list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
 

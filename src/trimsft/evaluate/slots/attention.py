@@ -113,7 +113,7 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         rows, positions, seen = self._slots.range, self._slots.position, self._slots.seen
         self.keys[rows, :, positions] = key_states[:, :, 0]
         self.values[rows, :, positions] = value_states[:, :, 0]
-        return self.keys[: len(rows), :, :seen], self.values[: len(rows), :, :seen]
+        return self.keys[:, :, :seen], self.values[:, :, :seen]
 
     def fill(self, rows: Tensor, source: Tensor, keys: Tensor, values: Tensor) -> None:
         """Give rows the prompts that `source` names among those just read."""

@@ -10,7 +10,7 @@ a step is one CUDA graph, and a prompt is read once for all of its samples.
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,35 +131,18 @@ class SlotDecoder:
                 self._graph = None
                 self.cache.layers.clear()
 
-    # ---- prompts
-
     @torch.inference_mode()
     def _refill(self, waiting: list[Job]) -> None:
-        """Give free slots to jobs."""
+        """Give free slots to jobs, and read their prompts: all but the last token, which the next step takes."""
         free = [row for row, job in enumerate(self._jobs) if job is None]
         if not waiting or len(free) < max(1, len(self._jobs) // REFILL_SHARE):
             return
         rows = free[: len(waiting)]
         jobs = [waiting.pop() for _ in rows]
-        where = self._tensor(rows)
-        self._place(where, jobs)
-        self.token[where] = self._tensor([job.prompt[-1] for job in jobs])
-        self.made[where] = 0
-        self.active[where] = True
-        self.drawer.assign(rows, [job.seed for job in jobs], [job.sampling for job in jobs])
-        for row, job in zip(rows, jobs, strict=True):
-            self._jobs[row] = job
-
-    def _place(self, rows: Tensor, jobs: Sequence[Job]) -> None:
-        """Give rows of the cache to jobs."""
         users: dict[tuple[int, ...], list[int]] = {}
-        for row, job in zip(rows.tolist(), jobs, strict=True):
+        for row, job in zip(rows, jobs, strict=True):
             users.setdefault(job.prompt[:-1], []).append(row)
-        self._read_prompts(users)
-        self.cache.position[rows] = self._tensor([len(job.prompt) - 1 for job in jobs])
-
-    def _read_prompts(self, users: Mapping[tuple[int, ...], Sequence[int]]) -> None:
-        """Fill rows of the cache with all of their prompts but the last token, which the next step takes."""
+            self._jobs[row] = job
         prompts = [prompt for prompt in users if prompt]
         while prompts:
             at_once = max(1, PROMPT_TOKENS_AT_ONCE.get(self.device.type, 2**12) // max(map(len, prompts)))
@@ -173,6 +156,12 @@ class SlotDecoder:
             sources = self._tensor([number for number, prompt in enumerate(part) for _ in users[prompt]])
             for layer, made in zip(self.cache.layers, read.layers, strict=True):
                 layer.fill(targets, sources, made.keys, made.values)
+        where = self._tensor(rows)
+        self.cache.position[where] = self._tensor([len(job.prompt) - 1 for job in jobs])
+        self.token[where] = self._tensor([job.prompt[-1] for job in jobs])
+        self.made[where] = 0
+        self.active[where] = True
+        self.drawer.assign(rows, [job.seed for job in jobs], [job.sampling for job in jobs])
 
     # ---- steps
 
@@ -191,7 +180,7 @@ class SlotDecoder:
 
     def _step(self) -> None:
         """Draw one token for each row. All of it stays on the device and in place, so that a graph can replay it."""
-        logits = self._logits = self._logits_of_slots()
+        logits = self._logits = self._run_model()
         drawn = self.drawer.choose(logits, self.made)
         self.history.scatter_(1, self.made[:, None], drawn[:, None])  # of an idle row: behind its text
         self.made += self.active
@@ -199,26 +188,20 @@ class SlotDecoder:
         is_stop = (drawn[:, None] == self.stops).any(dim=1)
         self.active &= (self.made < self.max_tokens) & ~is_stop
         self.token.copy_(drawn)
-        self._move_on()
+        # an idle row goes on at position 0 of its own slot
+        self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
-    def _logits_of_slots(self) -> Tensor:
-        return self._run_model(self.token)
-
-    def _run_model(self, token: Tensor) -> Tensor:
+    def _run_model(self) -> Tensor:
         """Return (rows, vocabulary) logits after one token more in each row of the cache."""
         lengths = (self.cache.position + 1).to(torch.int32).view(-1, 1, 1, 1)
         out = self.model(
-            input_ids=token[:, None],
+            input_ids=self.token[:, None],
             position_ids=self.cache.position[:, None],
             attention_mask=lengths,
             past_key_values=self.cache,
             use_cache=True,
         )
         return out.logits[:, -1]  # type: ignore[no-any-return]
-
-    def _move_on(self) -> None:
-        """Move each row on; an idle one goes on at position 0 of its own slot."""
-        self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _capture(self) -> None:
         """Capture a step as a graph, unless the model waits for the device in the middle of it.
@@ -233,7 +216,7 @@ class SlotDecoder:
                 warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
                 torch.cuda.set_sync_debug_mode("error")
             try:
-                self._logits_of_slots()
+                self._run_model()
             finally:
                 torch.cuda.set_sync_debug_mode(before)
             with torch.cuda.graph(graph):
@@ -260,7 +243,8 @@ class SlotDecoder:
             tails = self.history[where].gather(1, last.clamp(min=0)).where(last >= 0, -1).tolist()
             said = ([token for token in tail if token >= 0] for tail in tails)
             if cut := [row for row, tail in zip(going, said, strict=True) if is_over(tail)]:
-                self._stop(cut)
+                self.active[cut] = False
+                self.cache.position[cut] = 0
                 over += cut
         if not over:
             return []
@@ -274,10 +258,6 @@ class SlotDecoder:
             ended.append((job.index, text[:count]))
         return ended
 
-    def _stop(self, rows: list[int]) -> None:
-        self.active[rows] = False
-        self.cache.position[rows] = 0
-
     @torch.inference_mode()
     def _shrink(self) -> None:
         """Go on with half the rows as soon as half suffice, once no job waits."""
@@ -289,14 +269,11 @@ class SlotDecoder:
         kept = (taken + idle)[:size]
         where = self._tensor(kept)
         self._graph, self._steps = None, 1  # it holds on to the old buffers
-        self._keep(where)
+        self.cache.keep(where)
         self.drawer.keep(where)
         for name in ("token", "made", "active", "history"):
             setattr(self, name, getattr(self, name)[where])
         self._jobs = [self._jobs[row] for row in kept]
-
-    def _keep(self, rows: Tensor) -> None:
-        self.cache.keep(rows)
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
