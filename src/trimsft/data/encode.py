@@ -170,9 +170,13 @@ class Encoder:
             weights = self.others.apply_rules(text, weights > 0, weights)
         return weights * as_weight(row.get(WEIGHT), WEIGHT)
 
-    def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
-        """Return the rows as tokens, truncated; `first` is the number of the first of them."""
-        return [self._truncated(first + at, *encoded) for at, encoded in enumerate(self.encode(rows))]
+    def examples(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+        """Return the rows as tokens, truncated."""
+        return self.truncated(self.encode(rows))
+
+    def truncated(self, encoded: Sequence[tuple[list[int], Weights]]) -> list[Example]:
+        """Return tokens and weights of rows without what the maximum length takes."""
+        return [self._truncated(number, *one) for number, one in enumerate(encoded)]
 
     def _truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
         trained = np.flatnonzero(weights)
@@ -394,7 +398,11 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
         first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
         counts.append(before[starts + high] - before[first])
         lengths.append(sizes)
-    length, trained = np.concatenate(lengths), np.concatenate(counts)
+    return report_lengths(np.concatenate(lengths), np.concatenate(counts), max_length)
+
+
+def report_lengths(length: NDArray[np.int64], trained: NDArray[np.int64], max_length: int | None) -> LengthReport:
+    """Return the report on rows of these lengths before truncation, with so many trained tokens after it."""
     lost = np.maximum(0, length - (length.max(initial=0) if max_length is None else max_length))
     return LengthReport(
         rows=len(length),

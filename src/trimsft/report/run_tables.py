@@ -263,7 +263,7 @@ def calibrations(tables: Tables) -> Records:
         known = calibration(table)
         shares = {"confidence": known.confidence, "accuracy": known.accuracy, "ece": known.ece}
         shares |= {"ece_low": known.low, "ece_high": known.high}
-        rows.append({"run": label, "tokens": known.tokens, **{name: 100 * share for name, share in shares.items()}})
+        rows.append({"run": label, "tokens": len(table), **{name: 100 * share for name, share in shares.items()}})
     note = (
         "Percent. Confidence is the probability of the model's first choice for each token, accuracy how often that is "
         "the gold token; ece over 15 bins of equal width, with 95 % intervals by resampling examples."

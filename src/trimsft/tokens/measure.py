@@ -16,6 +16,7 @@ from trimsft.runs import RunDirectory
 from trimsft.tables import Cell, Table, Tabular
 
 if TYPE_CHECKING:
+    from trimsft.data.preview import Preview
     from trimsft.objectives import Objective
     from trimsft.tokens.statistics import Verdict
     from trimsft.tokens.table import TokenTable
@@ -44,6 +45,12 @@ class TokenSettings(RowSettings):
     top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
+    show: int | None = option(
+        None,
+        metavar="N",
+        help="Show so many rows, trained or not and with which weights, and measure nothing.",
+        least=1,
+    )
     overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
 
     def __post_init__(self) -> None:
@@ -52,7 +59,8 @@ class TokenSettings(RowSettings):
             raise UsageError("there are none", field="models", hint="name at least one")
         if self.seed is not None and self.sample is None and self.data != NUMINA:
             raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
-        self.places()
+        if self.show is None:
+            self.places()
 
     def places(self) -> dict[str, Path]:
         """Return where the table of each model goes.
@@ -166,6 +174,24 @@ class TokenTables(Tabular):
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *(one.verdict.sentence for one in self.summaries)])
+
+
+def preview_rows(settings: TokenSettings) -> Preview:
+    """Return rows as a training of the model would see them; `out` may name a page of HTML that shows them, too."""
+    from trimsft.data.preview import preview
+    from trimsft.runs import find_weights, write_whole
+    from trimsft.tokens.write import make_encoder
+
+    if len(settings.models) > 1 or (settings.out is not None and settings.out.suffix != ".html"):
+        problem, hint = "shows the rows of one model, on the screen or in a file that ends in .html", "name one of each"
+        raise UsageError(problem, field="show", value=settings.show, hint=hint)
+    rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
+    rows = rows[: settings.limit]
+    source, rendering = find_weights(settings.models[0]), settings.as_trained(settings.models)
+    seen = preview(rows, make_encoder(source, None, rendering, rows)[0], settings.show or 1)
+    if settings.out is not None:
+        write_whole(settings.out, seen.as_html().encode())
+    return seen
 
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:

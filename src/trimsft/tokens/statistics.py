@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from trimsft.objectives import (
     BuiltinObjective,
     Objective,
     TrimSFT,
-    WeighsTokens,
     make_objective,
 )
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
@@ -204,16 +203,6 @@ def by_tenth(table: TokenTable, *, margin: float, bandwidth: float) -> list[Grou
     return _group(table, 10 * place // length, names, margin, bandwidth)
 
 
-def by_end(table: TokenTable, *, margin: float, bandwidth: float, ends: int = 5) -> list[Group]:
-    """Group the first and the last tokens of the solutions one by one, and all between; the first where both hold."""
-    place, length = _places(table)
-    back = length - 1 - place
-    which = np.where(place < ends, place, np.where(back < ends, 2 * ends - back, ends))
-    last = [*(f"last but {number}" for number in range(ends - 1, 0, -1)), "last token"]
-    names = [*(f"token {number + 1}" for number in range(ends)), "between", *last]
-    return _group(table, which, names, margin, bandwidth)
-
-
 def _places(table: TokenTable) -> tuple[Numbers, Numbers]:
     """Return where each token stands in its example, from 0, and how many tokens that has."""
     _, which, lengths = np.unique(table["example"], return_inverse=True, return_counts=True)
@@ -243,36 +232,6 @@ def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: floa
         Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
         for at, name in enumerate(names)
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    """Means of each example, by its number, and what the weights take away of its gradient."""
-
-    example: Numbers
-    tokens: Numbers
-    mean_nll: Array
-    mean_weight: Array
-    first_choice_percent: Array  # share of the tokens that no other one has a larger logit than
-    trimmed_mass_percent: Array  # 100 (1 - sum w g / sum g), g the gradient mass of SFT
-
-
-def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
-    """Return means and masses of every example under one objective."""
-    numbers, which, tokens = np.unique(table["example"], return_inverse=True, return_counts=True)
-    weights, norm = weights_of(objective, table), table["gradient_norm"].astype(np.float64)
-    columns = (table["nll"], weights, table["rank"] == 1, weights * norm, norm)
-    nll, weight, firsts, kept, mass = (sums_by(which, values, len(numbers)) for values in columns)
-    with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
-        trimmed = 100 * (1 - kept / mass)
-    return Examples(
-        example=numbers.astype(np.int64),
-        tokens=tokens.astype(np.int64),
-        mean_nll=nll / tokens,
-        mean_weight=weight / tokens,
-        first_choice_percent=100 * firsts / tokens,
-        trimmed_mass_percent=trimmed,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,29 +284,16 @@ def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None)
 
 # ---- calibration
 
-BINS = 15
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Tokens of like confidence."""
-
-    tokens: int
-    confidence: float  # mean of theirs
-    accuracy: float
-
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Confidence and accuracy of the first choice, of all tokens and by bins of confidence."""
+    """How sure the model is of its first choice, and how often that is right."""
 
-    tokens: int
     confidence: float
     accuracy: float
     ece: float
     low: float
     high: float  # 95 % interval of `ece`, examples resampled; NaN with fewer than two
-    bins: tuple[Bin, ...]  # those that hold any token
 
 
 def first_choice(table: TokenTable) -> tuple[Array, Array]:
@@ -360,45 +306,28 @@ def first_choice(table: TokenTable) -> tuple[Array, Array]:
     return probability, np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
 
 
-def calibration(
-    table: TokenTable, *, bins: int = BINS, by: Literal["width", "mass"] = "width", resamples: int = 1000, seed: int = 0
-) -> Calibration:
-    """Return ECE = sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width, or of equal numbers of tokens.
+def calibration(table: TokenTable, *, bins: int = 15) -> Calibration:
+    """Return ECE = sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width.
 
     An absolute value grows with noise, so resamples lie too high, near 0 above the estimate itself: the interval is
     moved down by their mean excess.
     """
     sure, right = first_choice(table)
-    if by == "width":
-        which = np.minimum((sure * bins).astype(np.int64), bins - 1)
-    else:
-        which = np.searchsorted(np.quantile(sure, np.arange(1, bins) / bins), sure, side="left")
     numbers, example = np.unique(table["example"], return_inverse=True)
-    cell, cells = example * bins + which, len(numbers) * bins
-    columns = [sums_by(cell, values, cells).reshape(-1, bins) for values in (np.ones_like(sure), sure, right)]
-    sums_E3B = np.stack(columns, axis=1)
+    cell = example * bins + np.minimum((sure * bins).astype(np.int64), bins - 1)
+    excess_EB = sums_by(cell, right - sure, len(numbers) * bins).reshape(-1, bins)
+    tokens_E1 = np.bincount(example).astype(np.float64)[:, None]
+    sums = np.hstack([excess_EB, tokens_E1])
 
     def error(sums: Array) -> Array:
-        """Return the ECE of [..., 3, bins]: numbers of tokens, sums of their confidences, sums of hits."""
-        ece: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
+        ece: Array = np.abs(sums[..., :-1]).sum(axis=-1) / sums[..., -1]
         return ece
 
-    ece = error(sums_E3B.sum(axis=0))
-    low = high = math.nan
-    if len(numbers) > 1 and resamples > 0:
-        draws = resampled_means(sums_E3B.reshape(len(numbers), -1), resamples, np.random.default_rng(seed))
-        eces = error(draws.reshape(resamples, 3, bins))
+    ece, low, high = float(error(sums.sum(axis=0))), math.nan, math.nan
+    if len(numbers) > 1:
+        eces = error(resampled_means(sums, 1_000, np.random.default_rng(0)))
         low, high = (max(0.0, float(end - eces.mean() + ece)) for end in np.percentile(eces, [2.5, 97.5]))
-    held = [one for one in sums_E3B.sum(axis=0).T.tolist() if one[0]]
-    return Calibration(
-        tokens=len(table),
-        confidence=float(sure.mean()),
-        accuracy=float(right.mean()),
-        ece=float(ece),
-        low=low,
-        high=high,
-        bins=tuple(Bin(int(tokens), total / tokens, hits / tokens) for tokens, total, hits in held),
-    )
+    return Calibration(confidence=float(sure.mean()), accuracy=float(right.mean()), ece=ece, low=low, high=high)
 
 
 # ---- densities of gaps (Figure 4 of the paper), and how training moved them

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import torch
-from transformers import TrainerCallback
+from transformers import LlamaConfig, LlamaForCausalLM, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import get_peft_config
 
@@ -33,9 +33,9 @@ from trimsft.plan import (
     training_hours,
 )
 from trimsft.runs import RunDirectory
-from trimsft.train.config import Settings, load_tokenizer
-from trimsft.train.preview import prepare
+from trimsft.train.config import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.run import make_trainer
+from trimsft.train.trainer import TrimSFTTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +117,19 @@ class RunPlan:
             f"on {self.gpus}: about {self.gib:,.3g} GiB of each, {self.hours:,.2g} h at {UTILISATION:.0%} of the peak",
             *self.downloads,
         ]
+
+
+def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> Any:
+    """Return the data as the training would prepare it, by the trainer itself with a model of next to no size."""
+    train, _ = load_data(settings, tokenizer)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    tiny = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes))
+    args = copy.copy(settings.args)
+    args.model_init_kwargs, args.packing, args.report_to = None, False, []
+    args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
+    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
+        args.output_dir = folder
+        return TrimSFTTrainer(tiny, args, train_dataset=train, processing_class=tokenizer).train_dataset
 
 
 def plan_run(settings: Settings, gpus: str) -> RunPlan:
