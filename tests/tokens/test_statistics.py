@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -22,7 +22,6 @@ from trimsft.tokens.statistics import (
     Regions,
     by_category,
     by_tenth,
-    calibration,
     category_intervals,
     confidence,
     density,
@@ -30,7 +29,6 @@ from trimsft.tokens.statistics import (
     effective_ratio,
     effective_ratio_grid,
     ending,
-    first_choice,
     judge_table,
     mass_intervals,
     movement,
@@ -188,55 +186,6 @@ def test_endings_by_hand() -> None:
     assert not unnamed.known and unnamed.ended == 2 and unnamed.median_gap == 0
     assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=2)) is None
     assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=[4, 9])) is not None
-
-
-# ---- calibration
-
-
-def test_the_first_choice_has_the_largest_probability() -> None:
-    logits = np.random.default_rng(0).normal(size=(50, 6)) * 2
-    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    gap = logits[:, 0] - logits[:, 1:].max(axis=1)  # the gold token is the first
-    sure, right = first_choice(hand_table(gap, nll=-logp[:, 0]))
-    assert sure == pytest.approx(np.exp(logp).max(axis=1), rel=1e-5)
-    assert (right == (logits.argmax(axis=1) == 0)).all()
-    assert first_choice(hand_table([0.0], nll=[math.log(2)]))[1].tolist() == [0.5]  # a tie
-
-
-def test_calibration_by_hand() -> None:
-    # confidences 0.9 (right), 0.9 (wrong: its gold token has 0.1), 0.6 (right), 0.6 (right)
-    nine = math.log(9)
-    nll = [-math.log(0.9), -math.log(0.1), -math.log(0.6), -math.log(0.6)]
-    table = hand_table([nine, -nine, 0.4, 0.4], nll=nll)
-    found = calibration(table, bins=10)
-    assert found.confidence == pytest.approx(0.75) and found.accuracy == 0.75
-    assert found.ece == pytest.approx(0.4) and math.isnan(found.low) and math.isnan(found.high)  # one example
-    assert calibration(table, bins=1).ece == pytest.approx(0, abs=1e-6)  # the two errors cancel
-
-
-def test_the_interval_of_a_calibrated_model_holds_its_ece() -> None:
-    """It resamples examples: ten times the tokens of each make it no smaller."""
-    rng = np.random.default_rng(0)
-    sure = rng.uniform(0.5, 1.0, size=2_000)
-    other = np.log(sure / (1 - sure) + 1e-9)
-    right = rng.uniform(size=len(sure)) < sure
-    gap, nll = np.where(right, other, -other), np.where(right, -np.log(sure), -np.log1p(-sure))
-    example = np.repeat(np.arange(200), 10)
-    found = calibration(hand_table(gap, nll=nll, example=example))
-    assert found.ece < 0.04 and found.low < found.ece < found.high
-    again = calibration(hand_table(np.tile(gap, 10), nll=np.tile(nll, 10), example=np.tile(example, 10)))
-    assert (again.low, again.ece, again.high) == pytest.approx((found.low, found.ece, found.high))
-
-
-@settings(max_examples=30)
-@given(GAPS, st.randoms())
-def test_laws_of_calibration(gaps, random) -> None:
-    table = hand_table(gaps, example=[n % 4 for n in range(len(gaps))])
-    found = calibration(table)
-    assert 0 <= found.ece <= 1 and abs(found.accuracy - found.confidence) <= found.ece + 1e-9  # bins can only add to it
-    order = list(range(len(gaps)))
-    random.shuffle(order)
-    assert calibration(reordered(table, order)).ece == pytest.approx(found.ece)
 
 
 # ---- gaps

@@ -90,14 +90,12 @@ def _without_eos(solution: str, eos: str) -> str:
 # ---- rows of any form, truncated
 
 
-def kept_window(lengths: Any, max_length: int | None, keep: Keep) -> tuple[Any, Any]:
-    """Return the first position that truncation leaves of a row and the one after the last; takes arrays, too."""
+def kept_window(length: int, max_length: int | None, keep: Keep) -> tuple[int, int]:
+    """Return the first position that truncation leaves of a row and the one after the last."""
     if max_length is not None and max_length < 1:
         raise DataError("must be at least 1 or None", field="max_length", value=max_length)
-    if keep not in ("start", "end"):
-        raise DataError("must be 'start' or 'end'", field="keep", value=keep)
-    kept = lengths if max_length is None else np.minimum(lengths, max_length)
-    return (0 * lengths, kept) if keep == "start" else (lengths - kept, lengths)
+    kept = length if max_length is None else min(length, max_length)
+    return (0, kept) if keep == "start" else (length - kept, length)
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ class Encoder:
 
     def _truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
         trained = np.flatnonzero(weights)
-        low, high = map(int, kept_window(len(ids), self.max_length, self.keep))
+        low, high = kept_window(len(ids), self.max_length, self.keep)
         # the first token that is left is predicted by nothing
         left = trained[(trained > low) & (trained < high)]
         start = int(left[0]) if len(left) else high
@@ -347,11 +345,7 @@ def _has_soft_weights(rows: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Lengths of the examples of a tokenised dataset, and what a maximum length takes from them, in tokens.
-
-    20,000 rows, 6,120,345 tokens (median 265, longest 3,912), of which 4,603,211 are trained. max_length=2048 cuts
-    11 rows by 5,120 tokens. 1 row keeps no trained token and adds nothing.
-    """
+    """Lengths of the examples of a tokenised dataset, and what a maximum length takes from them, in tokens."""
 
     rows: int
     tokens: int  # tokens of all rows, before truncation
@@ -365,10 +359,8 @@ class LengthReport:
     max_length: int | None
 
     def __str__(self) -> str:
-        text = (
-            f"{counted(self.rows, 'row')}, {counted(self.tokens, 'token')} (median {self.median:,g}, longest "
-            f"{self.longest:,}), of which {self.trained_tokens:,} are trained."
-        )
+        lengths = f"{counted(self.tokens, 'token')} (median {self.median:,g}, longest {self.longest:,})"
+        text = f"{counted(self.rows, 'row')}, {lengths}, of which {self.trained_tokens:,} are trained."
         if self.truncated:
             cut = f"{counted(self.truncated, 'row')} by {counted(self.truncated_tokens, 'token')}"
             text += f" max_length={self.max_length} cuts {cut}."
@@ -382,37 +374,30 @@ class LengthReport:
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
     """Measure a dataset with the columns input_ids and labels; `keep` says which end truncation leaves."""
-    import pyarrow.compute as pc
-
     from trimsft.head import IGNORED
 
-    lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for table in dataset.with_format("arrow").iter(batch_size=10_000):
-        sizes = pc.list_value_length(table["labels"]).to_numpy().astype(np.int64)
-        if not np.array_equal(pc.list_value_length(table["input_ids"]).to_numpy(), sizes):
+    lengths, trained = [], []
+    for row in dataset.select_columns(["input_ids", "labels"]).with_format("numpy"):
+        if len(row["input_ids"]) != len(row["labels"]):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
-        starts = np.cumsum(sizes) - sizes
-        low, high = kept_window(sizes, max_length, keep)
-        is_trained = np.asarray(pc.list_flatten(table["labels"])) != IGNORED
-        before = np.concatenate([[0], np.cumsum(is_trained)])  # trained labels ahead of each position
-        first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
-        counts.append(before[starts + high] - before[first])
-        lengths.append(sizes)
-    return report_lengths(np.concatenate(lengths), np.concatenate(counts), max_length)
+        low, high = kept_window(len(row["labels"]), max_length, keep)
+        lengths.append(len(row["labels"]))
+        trained.append(int((row["labels"][low + 1 : high] != IGNORED).sum()))  # nothing predicts the first
+    return report_lengths(lengths, trained, max_length)
 
 
-def report_lengths(length: NDArray[np.int64], trained: NDArray[np.int64], max_length: int | None) -> LengthReport:
+def report_lengths(lengths: Sequence[int], trained: Sequence[int], max_length: int | None) -> LengthReport:
     """Return the report on rows of these lengths before truncation, with so many trained tokens after it."""
-    lost = np.maximum(0, length - (length.max(initial=0) if max_length is None else max_length))
+    lost = [max(0, length - max_length) for length in lengths] if max_length is not None else []
     return LengthReport(
-        rows=len(length),
-        tokens=int(length.sum()),
-        trained_tokens=int(trained.sum()),
-        longest=int(length.max(initial=0)),
-        median=float(np.median(length)) if len(length) else 0.0,
-        truncated=int((lost > 0).sum()),
-        truncated_tokens=int(lost.sum()),
-        dropped=int((trained == 0).sum()),
+        rows=len(lengths),
+        tokens=sum(lengths),
+        trained_tokens=sum(trained),
+        longest=max(lengths, default=0),
+        median=float(np.median(lengths)) if lengths else 0.0,
+        truncated=sum(length > 0 for length in lost),
+        truncated_tokens=sum(lost),
+        dropped=sum(count == 0 for count in trained),
         max_length=max_length,
     )
 

@@ -14,7 +14,7 @@ import json
 import logging
 import random
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, count
 from pathlib import Path
@@ -96,11 +96,9 @@ class DataConfig:
         check_template_name(self.template)
         parse_weights(self.weights)
         if self.sample is not None and self.sample < 1:
-            hint = "leave it out to use all rows"
-            raise DataError("must be at least 1", field="sample", value=self.sample, hint=hint)
+            raise DataError("must be at least 1", field="sample", value=self.sample)
         if self.drop_overlap and self.benchmarks_dir is None:
-            hint = "name the folder of benchmarks"
-            raise DataError("has no effect without benchmarks_dir", field="drop_overlap", hint=hint)
+            raise DataError("has no effect without benchmarks_dir", field="drop_overlap")
         if not self.dataset_name.strip():
             raise DataError("is missing", field="dataset_name", hint="name a dataset of the hub or a local file")
 
@@ -231,22 +229,18 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
             raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
         log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(fits):,}", problem)
     rows, numbers = _as_table(known, fits), list(compress(count(), fits))
-    chosen = _sample(len(rows), config) if split == "train" else None
-    if chosen is not None:
-        rows, numbers = rows.select(chosen), [numbers[row] for row in chosen]
-    return Loaded(rows, sources, numbers)
+    chosen = _sample(len(rows), config) if split == "train" else range(len(rows))
+    return Loaded(rows.select(chosen), sources, [numbers[row] for row in chosen])
 
 
 def _in_known_form(source: Source, config: DataConfig) -> Source:
     """Return rows as problem and solution, or in a form of TRL's; refuse those of none."""
     form = find_form(source.columns, config.pair)
     if form is None:
-        missing = [
-            name for name in ("problem_column", "solution_column") if getattr(config, name) not in source.columns
-        ]
-        absent = " or ".join(repr(getattr(config, name)) for name in missing)
+        field = "solution_column" if config.problem_column in source.columns else "problem_column"
+        absent = " or ".join(repr(name) for name in config.pair if name not in source.columns)
         problem = f"{source.name} has no column {absent}, it has {', '.join(source.columns)}"
-        raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
+        raise DataError(problem, field=field, hint=f"name the right columns, or bring one of the forms {KNOWN}")
     if form in CONVERTERS:
         places = zip(source.places, source.records, strict=True)
         return replace(source, records=[at(place, CONVERTERS[form], row) for place, row in places])
@@ -255,10 +249,8 @@ def _in_known_form(source: Source, config: DataConfig) -> Source:
     # other columns need not fit into a table
     names = dict(zip(config.pair, FORMS[PAIR], strict=True)) | ({WEIGHT: WEIGHT} if WEIGHT in source.columns else {})
     if isinstance(source.records, list):
-        rows = zip(*map(source.column, names), strict=True)
-        return replace(source, records=[dict(zip(names.values(), row, strict=True)) for row in rows])
-    table = source.records.select_columns(list(names))
-    return replace(source, records=table.rename_columns({old: new for old, new in names.items() if old != new}))
+        return replace(source, records=[{new: row.get(old) for old, new in names.items()} for row in source.records])
+    return replace(source, records=source.records.select_columns(list(names)).rename_columns(names))
 
 
 def _read_sources(config: DataConfig, split: Split) -> list[Source]:
@@ -291,8 +283,7 @@ def _ask_hub(config: DataConfig, split: str) -> Source:
             )
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
-        revision = f" at {config.dataset_revision}" if config.dataset_revision else ""
-        problem = f"cannot load split {split!r} of {name!r}{revision} from the hub ({reason})"
+        problem = f"cannot load split {split!r} of {name!r} from the hub ({reason})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"
         raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
@@ -321,14 +312,13 @@ def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
     return as_known(joined, sources[0].name)
 
 
-def _sample(rows: int, config: DataConfig) -> list[int] | None:
+def _sample(rows: int, config: DataConfig) -> Sequence[int]:
     """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
     wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
-    if wanted is None or wanted == rows:
-        return None
-    if wanted > rows:
+    if wanted is not None and wanted > rows:
         log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
-        return None
+    if wanted is None or wanted >= rows:
+        return range(rows)
     generator = random.Random(config.sample_seed)
     keys = [generator.random() for _ in range(rows)]
     return sorted(range(rows), key=keys.__getitem__)[:wanted]
@@ -375,8 +365,11 @@ def read_file(path: Path) -> Source:
             records: Any = _read_parquet(path)
             numbers: Sequence[int] = range(len(records))
         else:
-            text = _decoded(read_unpacked(path), path)
+            text = read_unpacked(path).decode("utf-8-sig")
             records, numbers = _READERS[suffix.removesuffix(".gz")](text, path)
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     if len(numbers) == 0:
@@ -404,32 +397,23 @@ def _read_json(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
 
 
 def _read_csv(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
-    limit = csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
-    reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
-    lines = []  # each with the number of its first line: quoted cells may span several
+    csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
+    reader, rows, numbers = csv.DictReader(io.StringIO(text, newline=""), strict=True), list[Row](), list[int]()
     try:
-        for cells in reader:
-            if cells:
-                lines.append((begins, cells))
-            begins = reader.line_num + 1
+        for row in reader:
+            if None in row or None in row.values():
+                problem = f"has {'more' if None in row else 'fewer'} cells than the header"
+                raise DataError(f"{path}, line {reader.line_num}: {problem}")
+            rows.append(row)
+            numbers.append(reader.line_num)  # where it ends: quoted cells may span several
     except csv.Error as error:
-        raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
-    finally:
-        csv.field_size_limit(limit)
-    (_, header), *lines = lines or [(1, [])]
-    if len(set(header)) < len(header):
-        raise DataError(f"{path}: the header names a column twice: {', '.join(header)}")
-    for number, cells in lines:
-        if len(cells) != len(header):
-            raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
-    return [dict(zip(header, cells, strict=True)) for _, cells in lines], [number for number, _ in lines]
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
+    if len(set(reader.fieldnames or [])) < len(reader.fieldnames or []):
+        raise DataError(f"{path}: the header names a column twice: {', '.join(reader.fieldnames or [])}")
+    return rows, numbers
 
 
-_READERS: dict[str, Callable[[str, Path], tuple[list[Row], Sequence[int]]]] = {
-    ".jsonl": _read_jsonl,
-    ".json": _read_json,
-    ".csv": _read_csv,
-}
+_READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv}
 SUFFIXES = (".parquet", *_READERS, *(f"{suffix}.gz" for suffix in _READERS))
 
 
@@ -449,14 +433,6 @@ def _read_parquet(path: Path) -> Dataset:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
     except ValueError as error:  # a type that datasets has no name for
         raise DataError(f"{path}: cannot be read ({one_line(error)})", hint="remove that column") from error
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = 1 + error.object.count(b"\n", 0, error.start)
-        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
 def _parsed(text: str, place: str) -> Any:

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -97,11 +96,10 @@ def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> 
         # a chat template may put a line break behind it
         last = [token for token in tokens if token.fate != "cut"][-2:]
         eos_trained = any(token.fate == "trained" and token.id == tokenizer.eos_token_id for token in last)
-        masked, trained, cut = map(fates.count, ("masked", "trained", "cut"))
-        shown.append(ShownRow(number, masked, trained, cut, eos_trained, tokens))
-    lengths = np.array([len(ids) for ids, _ in encoded])
-    left = np.array([len(example.trained) for example in encoder.truncated(encoded)])
-    return Preview(shown, report_lengths(lengths, left, encoder.max_length))
+        masked, left, cut = map(fates.count, ("masked", "trained", "cut"))
+        shown.append(ShownRow(number, masked, left, cut, eos_trained, tokens))
+    trained = [len(example.trained) for example in encoder.truncated(encoded)]
+    return Preview(shown, report_lengths([len(ids) for ids, _ in encoded], trained, encoder.max_length))
 
 
 def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:

@@ -1,23 +1,10 @@
 """From problems to prompts, in training and in evaluation alike; imports nothing heavy.
 
-What the published recipe does (the DFT code that the paper follows, read at commit e153181):
-
-- Training renders the bare problem as the only message, with the tokenizer's own chat template and generation prompt,
-  and appends solution and eos_token, tokenised apart. No system message is passed, so the template's default stands
-  there; for Qwen2.5-Math that is `SYSTEM_PROMPT`, which gives other models the same instruction.
-- Evaluation uses fixed texts instead, and other ones, with the instruction at the end of the user's message:
-  `qwen-boxed`, `llama-base-boxed` (every message closed by <|end_of_text|>, Llama's eos) and `deepseek` below. To train
-  on the prompt of evaluation, name its template. `qwen25-math-cot` is the text published for Qwen2.5-Math's
-  instruction models.
-
-`plain` is ours, for base models without a chat template:
-
-    Please reason step by step, and put your final answer within \\boxed{}.
-
-    Problem:
-    What is 1+1?
-
-    Solution:
+The published recipe (the DFT code that the paper follows, read at commit e153181) trains on the bare problem as the
+only message of the tokenizer's own chat template, whose default system message stays (for Qwen2.5-Math it is
+`SYSTEM_PROMPT`, which gives other models the same instruction). It evaluates with other, fixed texts, the instruction
+at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `qwen25-math-cot` is the text
+published for Qwen2.5-Math's instruction models; `plain` is ours, for base models without a chat template.
 """
 
 from __future__ import annotations

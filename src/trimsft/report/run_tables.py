@@ -28,7 +28,6 @@ from trimsft.tokens.statistics import (
     Regions,
     by_category,
     by_tenth,
-    calibration,
     confidence,
     diagnose,
     ending,
@@ -122,7 +121,6 @@ def _write_tokens(
         confidences(tables, band),
         objectives_table(tables, weighing, band),
         *groups(tables, band),
-        calibrations(tables),
         endings(tables, weighing),
     ]
     if others := ", ".join(analysis.incomparable):
@@ -254,21 +252,6 @@ def movements(base: str, tables: Tables, band: Band) -> Records:
         rows.append(row | {f"gap_change_p{quantile}": moved.gap_change[quantile] for quantile in QUANTILES})
     note = f"From {base} to each run, percent of tokens by gap, {_text(band)}; then changes of nll and gap."
     return Records("movement", "Where tokens moved", rows, [note], {"nll_change": 3})
-
-
-def calibrations(tables: Tables) -> Records:
-    """Return how sure each model is of its first choice, and how often that is right."""
-    rows: list[dict[str, Value]] = []
-    for label, table in tables.items():
-        known = calibration(table)
-        shares = {"confidence": known.confidence, "accuracy": known.accuracy, "ece": known.ece}
-        shares |= {"ece_low": known.low, "ece_high": known.high}
-        rows.append({"run": label, "tokens": len(table), **{name: 100 * share for name, share in shares.items()}})
-    note = (
-        "Percent. Confidence is the probability of the model's first choice for each token, accuracy how often that is "
-        "the gold token; ece over 15 bins of equal width, with 95 % intervals by resampling examples."
-    )
-    return Records("calibration", "How sure, and how often right", rows, [note])
 
 
 def endings(tables: Tables, weighing: Mapping[str, Objective]) -> Records | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,10 @@ from trimsft.tables import Cell, Table, Tabular
 
 if TYPE_CHECKING:
     from trimsft.data.preview import Preview
-    from trimsft.objectives import Objective
     from trimsft.tokens.statistics import Verdict
     from trimsft.tokens.table import TokenTable
 
+_FORMATS = (",", ".3f", ".2f", ".1f", ".3f", ".1f")
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
 
@@ -103,10 +103,6 @@ class Summary:
     model: str
     path: str
     is_new: bool  # false where it was there already, made with the same inputs
-    template: str | None
-    system_prompt: str | None
-    max_length: int | None
-    cut: Mapping[str, int]  # what the maximum length took: rows_cut, tokens_cut, rows_lost
     tokens: int
     examples: int
     mean_nll: float
@@ -116,28 +112,6 @@ class Summary:
     effective_ratio: float  # R_eff of the weights
     high_weight: float  # share of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
-
-    @classmethod
-    def of(cls, table: TokenTable, weighing: Objective, **facts: Any) -> Summary:
-        """Summarise a table."""
-        from trimsft.objectives import BANDWIDTH, MARGIN
-        from trimsft.tokens.statistics import confidence, diagnose, judge_table
-
-        weighed = diagnose(table, weighing, margin=MARGIN, bandwidth=BANDWIDTH)
-        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
-        facts |= {name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")}
-        return cls(
-            **facts,
-            cut=table.metadata.get("cut", {}),
-            tokens=len(table),
-            examples=table.example_count,
-            mean_nll=sure.mean_nll,
-            median_gap=sure.median_gap,
-            first_choice=sure.first_choice_percent / 100,
-            effective_ratio=weighed.effective_ratio,
-            high_weight=weighed.high_weight_percent / 100,
-            verdict=judge_table(table),
-        )
 
 
 @dataclass(frozen=True)
@@ -158,18 +132,12 @@ class TokenTables(Tabular):
     @property
     def tables(self) -> list[Table]:
         header = ("model", "tokens", "mean nll", "median gap", "first choice %", "R_eff", "High-Weight %")
-        rows = [
-            (
-                Cell(name_of(one.model)),
-                Cell(f"{one.tokens:,}", data=one.tokens),
-                Cell(f"{one.mean_nll:.3f}", data=one.mean_nll),
-                Cell(f"{one.median_gap:.2f}", data=one.median_gap),
-                Cell(f"{100 * one.first_choice:.1f}", data=100 * one.first_choice),
-                Cell(f"{one.effective_ratio:.3f}", data=one.effective_ratio),
-                Cell(f"{100 * one.high_weight:.1f}", data=100 * one.high_weight),
-            )
-            for one in self.summaries
-        ]
+        rows = []
+        for one in self.summaries:
+            shares = (100 * one.first_choice, one.effective_ratio, 100 * one.high_weight)
+            values = (one.tokens, one.mean_nll, one.median_gap, *shares)
+            cells = (Cell(format(value, form), data=value) for value, form in zip(values, _FORMATS, strict=True))
+            rows.append((Cell(name_of(one.model)), *cells))
         return [Table("", header, tuple(rows))] if rows else []
 
     def __str__(self) -> str:
@@ -196,7 +164,8 @@ def preview_rows(settings: TokenSettings) -> Preview:
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
     """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
-    from trimsft.objectives import make_objective
+    from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
+    from trimsft.tokens.statistics import confidence, diagnose, judge_table
     from trimsft.tokens.table import incomparable, read_token_table
     from trimsft.tokens.write import write_token_table
 
@@ -211,6 +180,22 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
         progress = partial(on_progress, name_of(model)) if on_progress is not None else None
         write_token_table(model, rows, place, on_progress=progress, **options)
         table = tables[model] = read_token_table(place)
-        facts = {"model": model, "path": str(place), "is_new": place.stat().st_mtime_ns != before}
-        summaries.append(Summary.of(table, objective, objective=settings.objective, **facts))
+        weighed = diagnose(table, objective, margin=MARGIN, bandwidth=BANDWIDTH)
+        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
+        summaries.append(
+            Summary(
+                model=model,
+                path=str(place),
+                is_new=place.stat().st_mtime_ns != before,
+                tokens=len(table),
+                examples=table.example_count,
+                mean_nll=sure.mean_nll,
+                median_gap=sure.median_gap,
+                first_choice=sure.first_choice_percent / 100,
+                objective=settings.objective,
+                effective_ratio=weighed.effective_ratio,
+                high_weight=weighed.high_weight_percent / 100,
+                verdict=judge_table(table),
+            )
+        )
     return TokenTables(summaries, next(iter(incomparable(tables).values()), None))

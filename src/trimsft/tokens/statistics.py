@@ -282,54 +282,6 @@ def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None)
     )
 
 
-# ---- calibration
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """How sure the model is of its first choice, and how often that is right."""
-
-    confidence: float
-    accuracy: float
-    ece: float
-    low: float
-    high: float  # 95 % interval of `ece`, examples resampled; NaN with fewer than two
-
-
-def first_choice(table: TokenTable) -> tuple[Array, Array]:
-    """Return the probability of the model's first choice for each token, and whether it is gold: 1, 0, or 1/2.
-
-    It is p_gold exp(max(0, -gap)), since p_competitor = p_gold exp(-gap), and right where the gap is above 0.
-    """
-    nll, gap = table["nll"].astype(np.float64), table["gap"].astype(np.float64)
-    probability = np.minimum(np.exp(np.maximum(0.0, -gap) - nll), 1.0)  # rounding may lead past 1
-    return probability, np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
-
-
-def calibration(table: TokenTable, *, bins: int = 15) -> Calibration:
-    """Return ECE = sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width.
-
-    An absolute value grows with noise, so resamples lie too high, near 0 above the estimate itself: the interval is
-    moved down by their mean excess.
-    """
-    sure, right = first_choice(table)
-    numbers, example = np.unique(table["example"], return_inverse=True)
-    cell = example * bins + np.minimum((sure * bins).astype(np.int64), bins - 1)
-    excess_EB = sums_by(cell, right - sure, len(numbers) * bins).reshape(-1, bins)
-    tokens_E1 = np.bincount(example).astype(np.float64)[:, None]
-    sums = np.hstack([excess_EB, tokens_E1])
-
-    def error(sums: Array) -> Array:
-        ece: Array = np.abs(sums[..., :-1]).sum(axis=-1) / sums[..., -1]
-        return ece
-
-    ece, low, high = float(error(sums.sum(axis=0))), math.nan, math.nan
-    if len(numbers) > 1:
-        eces = error(resampled_means(sums, 1_000, np.random.default_rng(0)))
-        low, high = (max(0.0, float(end - eces.mean() + ece)) for end in np.percentile(eces, [2.5, 97.5]))
-    return Calibration(confidence=float(sure.mean()), accuracy=float(right.mean()), ece=ece, low=low, high=high)
-
-
 # ---- densities of gaps (Figure 4 of the paper), and how training moved them
 
 
@@ -350,12 +302,9 @@ def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array
     near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
     if not len(near):
         return np.zeros(len(grid))
-    # a bin stands at the mean of its values: with 20 a bandwidth a kernel is off by (1/40)^2 / 2 of its peak at most
     counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 20, 1, 20_000)))
-    sums, _ = np.histogram(near, bins=edges, weights=near)
-    kept = counts > 0
-    kernel = np.exp(-0.5 * np.square((grid[:, None] - (sums[kept] / counts[kept])[None, :]) / width))
-    densities: Array = kernel @ counts[kept].astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
+    kernel = np.exp(-0.5 * np.square((grid[:, None] - (edges[1:] + edges[:-1]) / 2) / width))
+    densities: Array = kernel @ counts.astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
     return densities
 
 

@@ -69,13 +69,9 @@ def write_token_table(
     out, is_named = Path(out), isinstance(model, str | Path)
     processes = from_environment("WORLD_SIZE", 1)
     if processes > 1:
-        hint = "start it without torchrun"
-        raise UsageError(
-            "is more than 1, and a token table is made by one process", field="WORLD_SIZE", value=processes, hint=hint
-        )
+        raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):
-        hint = "leave it out" if is_named else "give the one that belongs to the model"
-        raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer", hint=hint)
+        raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer")
     source = find_weights(model) if is_named else model
     device = _choose_device(device) if is_named else str(model.device)
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
@@ -102,7 +98,15 @@ def write_token_table(
         on_rows(len(examples), len(examples))
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
         write_table(out, table, {**facts, "tokens": len(table)})
-    _warn_of_lengths(out)
+    metadata = read_metadata(out)
+    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
+    if cut["rows_cut"]:
+        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
+        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
+        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
+    if positions and longest > positions:
+        knows = f"the model knows {positions:,} positions; a maximum length of {positions} cuts there"
+        log.warning("%s: the longest row has %s tokens, %s", out, f"{longest:,}", knows)
     return out
 
 
@@ -211,16 +215,3 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
         for name, values in {**flat, "top_texts": texts.take(flat["top_ids"])}.items():
             columns[name] = pa.ListArray.from_arrays(offsets, pa.array(values))
     return as_arrow(columns)
-
-
-def _warn_of_lengths(out: Path) -> None:
-    """Log what a maximum length took, and which rows are longer than the model knows."""
-    metadata = read_metadata(out)
-    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
-    if cut["rows_cut"]:
-        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
-        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
-        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
-    if positions and longest > positions:
-        known = f"the model knows {positions:,} positions; a maximum length of {positions} cuts there"
-        log.warning("%s: the longest row has %s tokens, %s", out, f"{longest:,}", known)
