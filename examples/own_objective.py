@@ -1,6 +1,6 @@
 """An objective of your own: weight by how close the gold token comes to the model's first choice.
 
-trimsft study run objectives --objective examples.own_objective:Contest     # its weights and its scores in the lab
+trimsft sweep --grid objective=trim,examples.own_objective:Contest          # its scores in the lab, beside SFT's
 trimsft train --objective examples.own_objective:Contest ...                # and on your data
 """
 

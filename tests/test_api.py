@@ -68,15 +68,6 @@ def test_options_are_parameters_that_can_be_looked_up_and_checked(tmp_path: Path
     assert 'argument "smaples"' in done.stdout and done.stdout.count("error:") == 1, done.stdout
 
 
-def test_the_checks_are_those_of_the_commands() -> None:
-    with pytest.raises(UsageError, match="runs: must be two or more"):
-        trimsft.compare_runs("runs/sft")
-    with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
-        trimsft.measure_tokens("model", "data.jsonl", limit=0)
-    with pytest.raises(UsageError, match="bandwidth: must be above 0, got 0"):
-        trimsft.write_report("runs/trim", bandwidth=0)
-
-
 @pytest.mark.parametrize("wrong", [None, 3, 2.5, b"m", object(), [None], [3], len, []])
 def test_arguments_of_another_kind_are_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any

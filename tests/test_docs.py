@@ -143,3 +143,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="trimsft.head.loss.linear_cross_entropy"' in reference
     text = (tmp_path / "site" / "training" / "index.html").read_text()
     assert "/blob/main/recipes/README.md" in text  # what is no page leads to the repository
+    method = (tmp_path / "site" / "method" / "index.html").read_text()
+    assert method.count('<svg role="img" aria-label=') > 50 and "arithmatex" not in method  # formulas are drawn
+    pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]
+    fetched = re.compile(r'<(?:script|img|iframe|source)[^>]*src="?https?:|<link rel="?stylesheet"?[^>]*https?:')
+    assert not any(fetched.search(page) or 'data-md-component="source"' in page for page in pages)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trimsft.evaluate.metrics import majority_curve, pass_curve
-from trimsft.intervals import interval_over_runs, mean_intervals, resampled_means, student_t
+from trimsft.intervals import interval_over_runs, mean_intervals, student_t
 
 
 def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarray:
@@ -25,14 +25,6 @@ def test_one_answer_a_problem_has_clopper_pearson_limits(right, problems):
     width = theirs.high - theirs.low
     assert ours.value == pytest.approx(right / problems)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.04 * width)
-
-
-def test_chunks_do_not_show(monkeypatch):
-    values = scores_of(40)[:, None]
-    whole = resampled_means(values, 300, np.random.default_rng(5)), mean_intervals([values], [(0, 1)], resamples=300)
-    monkeypatch.setattr("trimsft.intervals._CHUNK", 7 * 41)
-    assert np.array_equal(resampled_means(values, 300, np.random.default_rng(5)), whole[0])
-    assert mean_intervals([values], [(0, 1)], resamples=300) == whole[1]
 
 
 @pytest.mark.parametrize(
@@ -57,14 +49,6 @@ def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
     for sign, bounds in ((1, (0, 1)), (1, (-1, 1)), (-1, (-1, 1))):
         found = mean_intervals([sign * curve for curve in curves], [bounds] * 4, resamples=300, seed=seed)
         assert all(bounds[0] <= one.low <= one.value <= one.high <= bounds[1] for one in found)
-
-
-def test_strata_are_resampled_on_their_own():
-    """The variance of the mean of two benchmarks is a quarter of the sum; mixing them would add their distance, 0.9."""
-    easy, hard = 0.9 + 0.1 * scores_of(1000)[:, None], 0.1 * scores_of(3000, seed=1)[:, None]
-    found = interval_over_runs([easy, hard], (0, 1), resamples=1000)
-    error = np.sqrt(easy.var() / 1000 + hard.var() / 3000) / 2
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +94,6 @@ def runs_of(rng: np.random.Generator, problems: int, runs: int, spread: float) -
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 30, 500])
 def test_student_t_agrees_with_scipy(degrees):
     assert student_t(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-12)
-
-
-def test_runs_that_differ_alone_have_the_interval_of_student():
-    """All problems alike within a run and far from the bounds of lengths: only the trainings vary."""
-    means = np.array([300.0, 310.0, 335.0])
-    found = interval_over_runs([np.tile(means, (40, 1))], (0, math.inf), resamples=50)
-    low, high = stats.t.interval(0.95, 2, means.mean(), stats.sem(means))
-    assert (found.value, found.low, found.high) == pytest.approx((315.0, low, high))
 
 
 def test_both_sources_add_in_quadrature_over_benchmarks_too():

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 import trimsft
 from tests.train.tiny_run import make_fields
-from trimsft import DFT, TokenStats, linear_cross_entropy, make_objective
+from trimsft import DFT, TokenStats, make_objective
 from trimsft.errors import RunError, UsageError
 from trimsft.runs import JsonLines
 from trimsft.train import make_settings, train_model
@@ -122,15 +122,6 @@ def test_installed_packages_offer_objectives_by_name_but_not_two_the_same(
         make_objective("shared")
     with pytest.raises(UsageError, match=r"unknown name 'my-on'; did you mean 'my-one'\?"):
         make_objective("my-on")
-
-
-def test_a_head_and_a_patched_model_weigh_by_it() -> None:
-    torch.manual_seed(0)
-    hidden, weight, labels = torch.randn(6, 8), torch.randn(11, 8), torch.randint(0, 11, (6,))
-    out = linear_cross_entropy(hidden, weight, labels, make_objective(NAME))
-    share = torch.sigmoid(out.tokens.gap / 2)
-    torch.testing.assert_close(out.weights, 4 * share * (1 - share))
-    torch.testing.assert_close(out.loss, (out.weights * out.tokens.nll).mean())
 
 
 def test_a_training_by_name_is_recorded_with_its_code_and_refused_when_that_changes(

@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tests import processes
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.processes import finish
 from tests.study.conftest import inline, stubs  # noqa: F401 - fixtures
 from trimsft import lab
 from trimsft.cli import app
 from trimsft.errors import UsageError
-from trimsft.evaluate.scores import BenchmarkScore, load_run, score
+from trimsft.evaluate.scores import BenchmarkScore, load_run
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, next_commands, run_quickstart, tables_of
 from trimsft.runs import RunDirectory

@@ -1,11 +1,23 @@
-"""What mkdocs.yml asks for when it builds the site: links to files outside docs/ lead to the repository."""
+"""What mkdocs.yml asks for when it builds the site, which then asks nobody's server for anything.
 
+Links to files outside docs/ lead to the repository, formulas become drawings, and the code host is not asked for stars.
+"""
+
+import html
 import posixpath
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from matplotlib.path import Path as Outline
+from matplotlib.textpath import TextPath
+
 from tools.addresses import absolute
+
+SIZE = 100  # units of a drawing to an em
+_LETTERS = {Outline.MOVETO: "M", Outline.LINETO: "L", Outline.CURVE3: "Q", Outline.CURVE4: "C", Outline.CLOSEPOLY: "Z"}
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
 def on_config(config: Any) -> None:
@@ -19,3 +31,33 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
     shown = {posixpath.join("docs", file.src_uri) for file in files}
     return absolute(markdown, config.repo_url, folder=folder, is_kept=shown.__contains__)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """mkdocs calls this with the HTML of each page."""
+    return _FORMULA.sub(lambda found: drawn(html.unescape(found[2]), display=found[1] == "div"), content)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """mkdocs calls this with each whole page. The theme's script would ask the code host for stars."""
+    return output.replace('data-md-component="source"', "")
+
+
+on_post_template = on_post_page  # of 404.html, which is no page
+
+
+def drawn(latex: str, *, display: bool) -> str:
+    """Return a formula as inline SVG in the colour of the text, on its baseline; its source is read aloud."""
+    source = " ".join(latex.split())
+    outline = TextPath((0, 0), f"${source}$", size=SIZE)
+    x0, y0, x1, y1 = outline.get_extents().extents
+    parts = [
+        _LETTERS[code] + " ".join(f"{x:.1f},{-y:.1f}" for x, y in points.reshape(-1, 2) if code != Outline.CLOSEPOLY)
+        for points, code in outline.iter_segments(simplify=False)
+    ]
+    svg = (
+        f'<svg role="img" aria-label="{html.escape(source)}" viewBox="{x0:.1f} {-y1:.1f} {x1 - x0:.1f} {y1 - y0:.1f}" '
+        f'style="height:{(y1 - y0) / SIZE:.3f}em;vertical-align:{y0 / SIZE:.3f}em;fill:currentColor;max-width:100%">'
+        f'<path d="{"".join(parts)}"/></svg>'
+    )
+    return f'<div class="formula">{svg}</div>' if display else svg

@@ -23,6 +23,7 @@ import json
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,17 +136,20 @@ def grade(options: argparse.Namespace) -> None:
 
 def _grades(ids_KnT: Any, benchmark: str, prepared: Prepared, tokenizer: Any, grader: Any) -> Record:
     """Of each problem: right samples, samples without an answer, distinct answers, right when greedy."""
-    from trimsft.evaluate.scores import score
+    from trimsft.evaluate.metrics import summarize
 
-    results = list(_results(ids_KnT, prepared.golds[benchmark], prepared.eos, tokenizer, grader))
-    scored = score(benchmark, results, grader.equivalent, resamples=1)
-    problems = sorted(scored.per_problem, key=lambda one: int(one.problem))
+    results, statuses = dict[str, list[Any]](), Counter[str]()
+    for result in _results(ids_KnT, prepared.golds[benchmark], prepared.eos, tokenizer, grader):
+        results.setdefault(result.problem, []).append(result)
+        statuses[result.status] += not result.greedy
+    names = sorted(results, key=int)
+    problems = [summarize(name, results[name], grader.equivalent)[0] for name in names]
     return {
         "right_samples": [one.correct for one in problems],
         "no_answer": [one.no_answer for one in problems],
         "distinct_answers": [len(one.right) + len(one.wrong) for one in problems],
         "right_greedy": [int(bool(one.greedy)) for one in problems],
-        "statuses": scored.statuses,
+        "statuses": dict(sorted((+statuses).items())),
     }
 
 

@@ -41,10 +41,9 @@ log = logging.getLogger("trimsft")
 
 @contextmanager
 def asking_hub(name: str | Path) -> Iterator[None]:
-    """Load something by its name within; without a network, from what is stored here alone.
+    """Load something by its name within; without a network at once from what is stored here.
 
-    huggingface_hub tries each file six times over half a minute before it takes what it has stored. Here the hub is
-    asked once in a process whether it is there; if not, loading goes on in offline mode.
+    huggingface_hub tries each file six times over half a minute before it takes what it has stored.
     """
     from huggingface_hub import constants
 
@@ -69,10 +68,8 @@ def why_unreachable() -> str | None:
         return "HF_HUB_OFFLINE is set"
     try:
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        return one_line(error)
-    except httpx.HTTPError:  # whatever else goes wrong there, the library says better
-        return None
+    except httpx.HTTPError as error:  # of all but a missing connection the library says more
+        return one_line(error) if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else None
     return None
 
 
@@ -176,10 +173,7 @@ def load_model(
 
 
 def load_merged(name: str | Path, *, field: str = "model") -> Any:
-    """Return a language model in float32 with an adapter's tensors added to its base's; any other as it is.
-
-    In float32 the sum is rounded once, when it is stored in another dtype.
-    """
+    """Return a language model with an adapter's tensors added to its base's, in float32: the sum is rounded once."""
     import torch
 
     base = adapter_base(name, None, field)
@@ -192,10 +186,7 @@ def load_merged(name: str | Path, *, field: str = "model") -> Any:
 
 
 def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str) -> Any:
-    """Return the model with an adapter around it, heads and embeddings that were trained beside it included.
-
-    By PEFT: transformers would not find those in the adapter's folder.
-    """
+    """Return the model with an adapter around it, by PEFT, which finds heads that were trained beside it, too."""
     from peft import PeftConfig, PeftModelForCausalLM
 
     with _loading(name, field):
@@ -213,10 +204,7 @@ def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str
 
 
 def adapter_base(name: str | Path, revision: str | None = None, field: str = "model") -> str | None:
-    """Return the model that an adapter belongs to; None for any other model.
-
-    transformers would load both, and report on the adapter alone.
-    """
+    """Return the model that an adapter belongs to; None for any other model."""
     from transformers.utils import find_adapter_config_file
 
     with _loading(name, field):
@@ -256,10 +244,9 @@ def _require_room(config: Any, folder: Path, field: str) -> None:
 
 
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
-    """Refuse a model some of whose tensors its files lack or have in another shape.
+    """Refuse a model some of whose tensors its files lack or have in another shape; mention those it has no use for.
 
-    Tensors that the model has no use for are mentioned: published folders carry heads for other purposes. `loaded` is
-    what `from_pretrained(..., output_loading_info=True)` says beside the model.
+    `loaded` is what `from_pretrained(..., output_loading_info=True)` says beside the model.
     """
     for kind, what in (("missing_keys", "it lacks the tensor"), ("mismatched_keys", "another shape has the tensor")):
         keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in loaded[kind])

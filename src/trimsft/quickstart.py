@@ -45,7 +45,6 @@ BASELINE, METHOD, OURS = "sft", "trim", "auto-trim"
 METHODS = (*PAPER_OBJECTIVES, OURS)
 FULL = {"methods": METHODS, "rows": 1200, "problems": 40, "table_rows": 100}
 FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table_rows": 40}
-_BY_FAST: Any = None  # the default of fields that FULL and FAST have a value for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +65,18 @@ class QuickstartSettings:
         help="An objective, by name or as my_module:MyObjective; repeat it for several "
         "(default: the paper's six and auto-trim).",
     )
-    rows: int = _BY_FAST  # rows of training data: one epoch
+    rows: int = 0  # of training data, for one epoch; 0: by `fast`, as for the next two
+    problems: int = 0  # of each tier, always the same ones
+    table_rows: int = 0  # held-out solutions whose tokens are measured before and after
     batch: int = 24
-    problems: int = _BY_FAST  # problems of each tier, always the same ones
     samples: int = 8
     max_tokens: int = 128  # twice what the longest solutions take: who has not answered by then will not
-    table_rows: int = _BY_FAST  # held-out solutions whose tokens are measured before and after
     workers: int | None = None  # methods side by side; by default as many as there are cores
 
     def __post_init__(self) -> None:
         check_options(self)
         for name, value in (FAST if self.fast else FULL).items():
-            if getattr(self, name) in (_BY_FAST, ()):
-                object.__setattr__(self, name, value)
+            object.__setattr__(self, name, getattr(self, name) or value)
         check_objectives(self.methods, field="methods")
 
     def to_scale(self) -> Scale:
@@ -117,11 +115,9 @@ class QuickstartFolder(StudyFolder):
         """Record the settings, and make what all methods train on and held-out rows of the same kind."""
         settings = self.settings
         RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
-        made = {
-            self.training_data(settings.seed): FineTuning(rows=settings.rows, seed=settings.seed),
-            self.token_rows: FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT),
-        }
-        for path, rows in made.items():
+        trained = FineTuning(rows=settings.rows, seed=settings.seed)
+        held_out = FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)
+        for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
             if not path.exists():
                 lab.write_training(path, rows)
 
@@ -163,10 +159,8 @@ class QuickstartOutcome:
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""
-        lines = self.cells.failures(lambda cell: method_name(cell.objective))
-        if self.report_error:
-            lines.append(f"report.html: {self.report_error}; the run directories in {self.cells.folder.out} are whole")
-        return lines
+        whole = f"report.html: {self.report_error}; the run directories in {self.cells.folder.out} are whole"
+        return [*self.cells.failures(lambda cell: method_name(cell.objective)), *([whole] if self.report_error else [])]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of quickstart.json."""
@@ -202,7 +196,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
             outcome.report = write_report(
                 folder.out / "report.html",
                 {method_name(name): run for name, run in runs.items()},
-                title=f"TrimSFT quickstart: {', '.join(map(method_name, settings.methods))} on the lab",
+                title="TrimSFT quickstart",
                 settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
                 objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
             )
@@ -272,13 +266,13 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
 
 def next_commands(settings: QuickstartSettings, trained: Mapping[str, Path], program: str) -> str:
     """Return commands that repeat two of the trained methods and a small evaluation, to be run as printed."""
-    first = [name for name in (BASELINE, OURS) if name in trained]
-    pair = (first + [name for name in trained if name not in first])[:2]
+    pair = sorted(trained, key=lambda name: name not in (BASELINE, OURS))[:2]
     out = settings.folder().out
     mine = [str(out.parent / f"my-{trained[name].name}") for name in pair]
     base, look, data = lab.base_model_path(), str(out / "look"), str(out / "data" / "train.jsonl")
-    configs = [str(trained[name] / "config.yaml") for name in pair]
-    train = [["train", "--config", config, "--out", out] for config, out in zip(configs, mine, strict=True)]
+    train = [
+        ["train", "--config", str(trained[n] / "config.yaml"), "--out", m] for n, m in zip(pair, mine, strict=True)
+    ]
     options = ["-b", "lab-medium", "--limit", "16", "--max-tokens", str(settings.max_tokens)]
     commands = [
         ["tokens", min(str(base), os.path.relpath(base), key=len), "--data", data, "--sample", "100", "--out", look],
@@ -288,12 +282,7 @@ def next_commands(settings: QuickstartSettings, trained: Mapping[str, Path], pro
         *(["eval", run, *options] for run in mine),
         *([["compare", *mine]] if len(mine) > 1 else []),
     ]
-    return "\n".join(
-        [
-            "Next: the same by hand, in minutes. Each line can be run as it stands.",
-            *(f"  {program} {shlex.join(words)}" for words in commands),
-            "Then with your own model and data, one problem and one solution a line:",
-            f"  {program} tokens MODEL --data DATA.jsonl --sample 200",
-            "It says whether the model supports the data, and prints the command that trains it.",
-        ]
-    )
+    lines = ["Next: the same by hand, in minutes. Each line can be run as it stands."]
+    lines += [f"  {program} {shlex.join(words)}" for words in commands]
+    lines.append("Then with your own model and data, one problem and one solution a line:")
+    return "\n".join([*lines, f"  {program} tokens MODEL --data DATA.jsonl --sample 200"])

@@ -86,13 +86,6 @@ def test_a_row_is_judged_by_a_training_on_the_others(trained) -> None:
     assert after["gap"].mean() > given["gap"].mean() + 1
 
 
-def test_a_finished_audit_trains_no_more(trained, monkeypatch) -> None:
-    settings, path = trained
-    monkeypatch.setattr(suspects, "_train", None)
-    first = (path / "suspects.jsonl").read_bytes()
-    assert audit(settings).suspects and (path / "suspects.jsonl").read_bytes() == first
-
-
 def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     settings = quick(data, model, training=True, threshold=LOW)
     trained = []

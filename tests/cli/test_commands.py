@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import typer
-from rich.console import Console
 from typer.testing import CliRunner
 
 import trimsft
@@ -133,13 +132,3 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
         "trimsft: dft: elsewhere, process 7 on host since noon",
         "trimsft: dft: done, elsewhere",
     ]
-
-
-def test_a_terminal_has_a_bar_for_each_cell_at_work(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    console = Console(stderr=True, force_terminal=True, width=100, color_system=None)
-    monkeypatch.setattr("trimsft.cli.terminal.make_console", lambda stderr: console)
-    with cell_progress(lambda cell: cell.objective) as show:
-        for event in EVENTS[:4]:
-            show(event)
-    said = capsys.readouterr().err
-    assert "evaluating lab-easy 3 of 9" in said and "━" in said

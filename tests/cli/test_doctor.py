@@ -71,5 +71,5 @@ def test_packages_outside_their_window_are_named(monkeypatch, name, here, verdic
     monkeypatch.setattr("trimsft.cli.doctor.requires", lambda _: NEEDED)
     monkeypatch.setattr("trimsft.cli.doctor.version", version)
     found = {package["name"]: package for package in check_packages()}
-    assert list(found) == ["trimsft", "numpy", "trl", "vllm"]
+    assert list(found) == ["numpy", "trl", "vllm"]
     assert found[name] == {"name": name, "here": here or "absent", "verdict": verdict, "remedy": remedy}

@@ -10,13 +10,6 @@ import pytest
 from tests.processes import ROOT
 from trimsft.lab import base_model_path
 
-SCRIPT = """
-from trimsft.cli import main
-from trimsft.evaluate import run
-if __name__ == "__main__":
-    run.make_engine = lambda settings: run.Copies(run._local_model(settings), ["", ""])  # as on two GPUs
-    main()
-"""
 LAUNCH = """
 import subprocess, sys
 from trimsft.cli import commands, main
@@ -58,12 +51,6 @@ def require_clean(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_worker_processes_import_nothing_from_it(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "trimsft").write_text(SCRIPT)
-    words = ("-b", "lab-easy", "--limit", "2", "--samples", "1", "--max-tokens", "2", "--out", "out")
-    require_clean(call(folder, str(tmp_path / "trimsft"), "eval", str(base_model_path()), *words), folder)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("executor", ["local", "ray"])
 def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) -> None:
@@ -73,9 +60,7 @@ def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) ->
     require_clean(call(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes"), folder)
 
 
-@pytest.mark.parametrize(
-    "launcher", [("torch.distributed.run", "--nproc_per_node", "2"), ("accelerate.commands.launch", "--cpu")]
-)
+@pytest.mark.parametrize("launcher", [("torch.distributed.run", "--nproc_per_node", "2")])
 def test_launched_ranks_import_nothing_from_it(launcher: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
     (tmp_path / "trimsft").write_text(LAUNCH)
     require_clean(call(folder, str(tmp_path / "trimsft"), "-m", *launcher, *STEP), folder)

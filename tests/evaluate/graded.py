@@ -1,11 +1,24 @@
 """Graded samples for the tests of scores, comparison and tables, written as short texts."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trimsft.evaluate.metrics import SampleResult
-from trimsft.evaluate.scores import BenchmarkScore, score
+from trimsft.evaluate.metrics import Equivalent, SampleResult, summarize
+from trimsft.evaluate.scores import BenchmarkScore, score_counts
+
+
+def score(
+    benchmark: str, samples: Sequence[SampleResult], equivalent: Equivalent, *, resamples: int = 400
+) -> BenchmarkScore:
+    """Score samples in whatever order they come, as an evaluation does from a record."""
+    by_problem: dict[str, list[SampleResult]] = {}
+    for sample in samples:
+        by_problem.setdefault(sample.problem, []).append(sample)
+    problems = [summarize(name, results, equivalent)[0] for name, results in sorted(by_problem.items())]
+    statuses = Counter(sample.status for sample in samples if not sample.greedy and sample.temperature is None)
+    return score_counts(benchmark, problems, statuses, resamples=resamples)
 
 
 def same(a: str, b: str) -> bool:

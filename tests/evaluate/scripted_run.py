@@ -34,7 +34,7 @@ def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Progress, Scr
 
 def all_requests(**protocol: Any) -> dict[Key, Request]:
     asked = evaluation(**protocol)
-    return asked.requests(asked.wanted())
+    return asked.requests(asked.protocol(ScriptedEngine(answer)).keys(asked.problems))
 
 
 def complete(folder: Path) -> list[Sample]:

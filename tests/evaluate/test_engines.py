@@ -56,7 +56,8 @@ def test_tokens_are_drawn_with_their_probabilities(temperature: float, over: str
     torch.manual_seed(0)
     logits, count = torch.randn(300) * 2, 4000
     sampling = Sampling(temperature=temperature)
-    seeds, step = (range(count), 3) if over == "seeds" else ([5] * count, torch.arange(count))
+    third = torch.full((count,), 3)
+    seeds, step = (range(count), third) if over == "seeds" else ([5] * count, torch.arange(count))
     drawn = Drawer(seeds, [sampling] * count, CPU).scores(logits.expand(count, -1), step).argmax(dim=1)
     assert fits(drawn, (logits / temperature).softmax(dim=0))
     assert not fits(drawn, (logits / temperature * 1.3).softmax(dim=0))
@@ -68,7 +69,7 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
     def drawn(**sampling: Any) -> torch.Tensor:
         drawer = Drawer(range(count), [Sampling(**sampling)] * count, CPU)
-        return drawer.scores(logits.expand(count, -1), 0).argmax(dim=1)
+        return drawer.scores(logits.expand(count, -1), torch.zeros(count, dtype=torch.int64)).argmax(dim=1)
 
     assert fits(drawn(top_k=2), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65)
     assert fits(drawn(top_p=0.8), torch.tensor([0, 0.4, 0.2, 0.25, 0]) / 0.85)
@@ -80,24 +81,24 @@ def test_a_draw_depends_on_its_own_seed_and_step_only() -> None:
     logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
     samplings = [Sampling(), Sampling(temperature=0.0), Sampling(temperature=0.7), Sampling(top_k=3)] + [Sampling()] * 2
     seeds = [1, 2, 3, 4, 1, 5]
-    together = Drawer(seeds, samplings, CPU).scores(logits, 7)
+    together = Drawer(seeds, samplings, CPU).scores(logits, torch.full((6,), 7))
     for row in range(6):
-        alone = Drawer([seeds[row]], [samplings[row]], CPU).scores(logits[row : row + 1], 7)
+        alone = Drawer([seeds[row]], [samplings[row]], CPU).scores(logits[row : row + 1], torch.tensor([7]))
         assert torch.equal(together[row], alone[0])
     assert torch.equal(together[1], logits[1])
     noise = together - logits
     rounding = 2 * torch.finfo(torch.float32).eps * float(together[0].abs().max() + logits.abs().max())
     assert torch.allclose(noise[0], noise[4], rtol=0, atol=rounding) and not torch.allclose(noise[0], noise[5], atol=1)
-    later = Drawer(seeds, samplings, CPU).scores(logits, 8)
+    later = Drawer(seeds, samplings, CPU).scores(logits, torch.full((6,), 8))
     assert not torch.allclose(later[0], together[0], atol=1)
 
 
 def greedy_tokens(request: Request) -> list[int]:
     """What the model prefers, one token after the other, without `generate`."""
-    model, ids = make_model(), list(request.tokens or ())
+    model, ids = make_model(), list(request.tokens)
     for _ in range(request.sampling.max_tokens):
         ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
-    return ids[len(request.tokens or ()) :]
+    return ids[len(request.tokens) :]
 
 
 def test_greedy_is_what_the_model_prefers() -> None:

@@ -49,7 +49,7 @@ def test_a_template_of_another_model_is_noticed() -> None:
 
 def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
     prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
-    assert prompts.template == "chat" and prompts.prompts[0].tokens is None
+    assert prompts.template == "chat" and prompts.prompts[0].tokens == ()
     assert prompts.example == "[system] Be brief.\n[user] 1+1?"
     plain = make_prompts(["1+1?"], template="plain")
     assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")

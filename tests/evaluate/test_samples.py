@@ -1,5 +1,6 @@
 """The record: what may go on, what is refused, and what a kill leaves behind."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,26 +9,27 @@ import pytest
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
 from trimsft.evaluate.problems import Problem, fingerprint, write_problems
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.samples import GREEDY, Asked, IncompleteEvaluation, Key, Protocol, Sample, SampleRecord
 
 from .scripted_run import complete
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
-SETTINGS: dict[str, Any] = {
-    "benchmark": "mine",
-    "samples": 2,
-    "greedy": True,
-    "temperatures": [],
-    "temperature_samples": 0,
-    "sampling": {"temperature": 1.0, "stop": []},
-    "prompt": {"example": "x" * 500 + "one"},
-    "details": {"versions": "1"},
-    "problems": {"count": 2, "sha256": fingerprint(PROBLEMS)},
-}
+SETTINGS = Protocol(
+    benchmark="mine",
+    problems=Asked(2, fingerprint(PROBLEMS)),
+    prompt={"example": "x" * 500 + "one"},
+    sampling={"temperature": 1.0, "stop": []},
+    samples=2,
+    greedy=True,
+    temperatures=[],
+    temperature_samples=0,
+    seed=0,
+    details={"versions": "1"},
+)
 
 
-def settings_of(problems: list[Problem], **changes: Any) -> dict[str, Any]:
-    return SETTINGS | {"problems": {"count": len(problems), "sha256": fingerprint(problems)}} | changes
+def settings_of(problems: list[Problem], **changes: Any) -> Protocol:
+    return replace(SETTINGS, problems=Asked(len(problems), fingerprint(problems)), **changes)
 
 
 def sample(problem: str, number: int, text: str = "It is 2.") -> Sample:
@@ -61,7 +63,7 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
 
 
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
-    keys = wanted_keys(SETTINGS, ["a", "b"])
+    keys = SETTINGS.keys(PROBLEMS)
     assert [key[:2] for key in keys] == [("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
     assert Key("b", 1) in keys and Key("b", 2) not in keys and Key("c", 0) not in keys
     record.append(sample("a", 1))
@@ -90,17 +92,17 @@ def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
     [
         ({"samples": 1}, r"samples: was 2, now 1 \(a record never shrinks\)"),
         ({"greedy": False}, r"greedy: was True, now False \(a record never shrinks"),
-        ({"samples": 4, "seed": 1}, "seed: was 'not set', now 1"),  # what may grow is not complained about
+        ({"samples": 4, "seed": 1}, "seed: was 0, now 1"),  # what may grow is not complained about
         ({"sampling": {"temperature": 0.6, "stop": []}}, "sampling.temperature: was 1.0, now 0.6"),
         ({"sampling": {"temperature": 1.0, "stop": ["\n"]}}, r"sampling.stop: was \[\], now"),
-        ({"seed": 1}, "seed: was 'not set', now 1"),
+        ({"seed": 1}, "seed: was 0, now 1"),
         ({"prompt": {"example": "x" * 500 + "two"}}, r"prompt.example: was 'x+\.\.\.x+one', now"),
     ],
 )
 def test_other_settings_are_refused(begun: SampleRecord, change: dict[str, Any], says: str) -> None:
     before = begun.settings_path.read_bytes()
     with pytest.raises(RunError, match=f"holds an evaluation with other settings: {says}") as error:
-        begun.settle(SETTINGS | change, PROBLEMS)
+        begun.settle(replace(SETTINGS, **change), PROBLEMS)
     assert len(str(error.value)) < 800
     assert begun.settings_path.read_bytes() == before
 
@@ -109,17 +111,17 @@ def test_settings_bind_nobody_before_the_first_sample(record: SampleRecord) -> N
     """A refused first request, or a kill during the first load of a model, must not block the corrected command."""
     other = settings_of(PROBLEMS[:1], seed=4, samples=1)
     record.settle(other, PROBLEMS[:1])
-    assert record.settings() == other and record.problems() == PROBLEMS[:1]
+    assert record.protocol() == other and record.problems() == PROBLEMS[:1]
 
 
 def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
-    record.settle(SETTINGS | {"details": {"versions": "2"}}, PROBLEMS)
-    assert record.settings()["details"] == {"versions": "2"}
+    record.settle(replace(SETTINGS, details={"versions": "2"}), PROBLEMS)
+    assert record.protocol().details == {"versions": "2"}
     record.append(sample("a", 0))
     (record.folder / "scores.json").write_text("{}")
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
     record.settle(settings_of(more, samples=4), more)
-    assert record.settings()["samples"] == 4 and record.problems() == more
+    assert record.protocol().samples == 4 and record.problems() == more
     assert list(record) == [sample("a", 0)]
     assert not (record.folder / "scores.json").exists()  # of another number of samples
     with pytest.raises(IncompleteEvaluation, match="14 of 15 samples are missing"):
@@ -153,7 +155,7 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
     record: SampleRecord, writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before either file is written, or between them: the old settings hold, and both sizes can go on."""
-    for key in wanted_keys(SETTINGS, ["a", "b"]):
+    for key in SETTINGS.keys(PROBLEMS):
         record.append(sample(*key[:2]))
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
     real, left = samples_module.write_whole, [writes]
@@ -172,7 +174,7 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
     again.settle(SETTINGS, PROBLEMS)
     assert len(complete(record.folder)) == 6 and again.problems() == PROBLEMS
     again.settle(settings_of(more, samples=3), more)
-    assert again.problems() == more and again.settings()["samples"] == 3
+    assert again.problems() == more and again.protocol().samples == 3
 
 
 def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:

@@ -111,7 +111,7 @@ def test_vllm_gets_token_ids_and_every_parameter(serve: Callable[..., StandIn]) 
     assert {(c.tokens, c.finish) for c in completions} == {(3, "stop")}
     path, body = next(item for item in server.asked if item[1]["seed"] == 1)
     assert path == "/v1/completions"
-    prompt, limits = list(requests[1].tokens or ()), {"stop": ["\n"], "stop_token_ids": [0, 2], "max_tokens": 12}
+    prompt, limits = list(requests[1].tokens), {"stop": ["\n"], "stop_token_ids": [0, 2], "max_tokens": 12}
     neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
     assert body == {"model": "m", "prompt": prompt, "seed": 1, **limits, **neutral, "skip_special_tokens": True}
     assert engine.identity == {"model": "m", "dialect": "vllm"} and isinstance(engine, Engine)

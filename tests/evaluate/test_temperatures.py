@@ -12,10 +12,10 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.engines import Request, Sampling
-from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, score, temperatures_of
+from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, temperatures_of
 from trimsft.report import CompareSettings, compare
 
-from .graded import same, samples_of
+from .graded import same, samples_of, score
 from .scripted import ScriptedEngine
 
 
@@ -41,8 +41,6 @@ def test_scores_by_temperature() -> None:
     assert found.statuses == {"correct": 5, "wrong": 3}  # of the samples at 1 alone
     with pytest.raises(UsageError, match=r"no 'T=0.3' with 4 samples .*greedy, T=0.6, no_answer"):
         found.interval("T=0.3")
-    with pytest.raises(ValueError, match="all problems must have the same samples"):
-        score("toy", [*samples_of("a", "1"), *at(0.6, "a", "1"), *samples_of("b", "1")], same, resamples=10)
 
 
 def test_the_best_temperature_is_that_of_the_mean_over_benchmarks() -> None:

@@ -222,7 +222,7 @@ def test_another_code_is_another_version(scorers: Path) -> None:
     [
         ("broken", r"^scorers_here:broken failed on the response 'x' to the gold '5' \(ZeroDivisionError: "),
         ("vague", "^scorers_here:vague must return True or False, or a pair of that and the answer .*, got 0.5$"),
-        ("blank", "^scorers_here:blank must return an answer where it returns True"),
+        ("blank", r"^scorers_here:blank must return .* \(a text, or None where that is False\), got \(True, None\)$"),
     ],
 )
 def test_a_scorer_that_fails_ends_the_grading_in_one_line(scorers: Path, name: str, message: str) -> None:

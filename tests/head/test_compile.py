@@ -51,7 +51,7 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
         ranked = {"HAS_BIAS": True, "HAS_SOFTCAP": softcap, "WITH_ENTROPY": True, "WITH_RANK": True}
         yield kernels.row_statistics, ranked | {"OBJECTIVE": "sft"} | sizes
-    for kernel in (kernels.claim_slots, kernels.find_trained_kernel, kernels.scale_kernel):
+    for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
         yield kernel, {"BLOCK": 4096}
 
 

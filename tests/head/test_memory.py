@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from trimsft import DFT, TrimSFT
 from trimsft.head import memory
 from trimsft.head import triton_solver as solver
+from trimsft.head.problem import Problem
 
 from .oracle import Head, assert_close, call, distance, exact, fused, make_head
 
@@ -131,7 +132,11 @@ def room_beside(
         hidden, matrix = (
             torch.empty(*size, dtype=torch.bfloat16, device="cuda") for size in ((tokens, weight[1]), weight)
         )
-        room = memory.room_for_logit_gradients(hidden, matrix, wants_weight, skips=skips)
+        problem = Problem(
+            hidden_TH=hidden, weight_VH=matrix, bias_V=None, labels_T=hidden, objective=DFT(),
+            skip_below=1e-8 * skips, wants_weight=wants_weight,
+        )  # fmt: skip
+        room = memory.room_for_logit_gradients(problem)
         return None if room is None else room / GIB
 
 

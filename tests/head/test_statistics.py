@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trimsft.head import IGNORED
-from trimsft.head import token_statistics as statistics
+from trimsft.head import IGNORED, chunked
 from trimsft.head.token_statistics import token_statistics
 
 from .oracle import EPS, Head, device_of, make_head
@@ -146,7 +145,7 @@ class Largest(TorchDispatchMode):
 def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
     head = make_head(100, 16, 3000)
     whole = measured(head, "torch", top=3)
-    monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
+    monkeypatch.setattr(chunked, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
     with Largest() as largest:
         parts = measured(head, "torch", top=3)
     assert largest.numel == max(16 * 3000, head.weight.numel())

@@ -81,7 +81,7 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     assert "own: trained with mine:half, whose code is loaded only where --objective mine:half asks for" in read.stderr
     named = run("report", "runs/own", "--out", "out", "--objective", "mine:half", "--figures")
     assert named.exit_code == 0 and Path("loaded").exists() and "trained with" not in named.stderr
-    assert "own,mine:half,0.5,0,1," in Path("out/tables/objectives.csv").read_text()
+    assert "own,mine:half,0.5,1,0," in Path("out/tables/objectives.csv").read_text()
     assert '<th scope="row">half</th><td class="number">0.500</td>' in Path("out/report.html").read_text()
     Path("broken.py").write_text(
         "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.gold\n"

@@ -23,4 +23,3 @@ def inline(stubs: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(run, "make_pool", InlinePool)
     monkeypatch.setattr(steps, "redirect_output", prepare)
-    monkeypatch.setattr(steps, "limit_threads", lambda: None)

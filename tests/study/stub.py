@@ -8,11 +8,12 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
+from trimsft.errors import TrimSFTError
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import ModelAt, Scale
-from trimsft.study.steps import Job, Result, StepError
+from trimsft.study.steps import Job, Result
 
 BEHAVIOURS = ("good", "flaky", "bad", "dying", "slow", "launching")
 SCALE = Scale(
@@ -35,7 +36,7 @@ class StubJob(Job):
             tries = [*run.glob("attempt-*")]
             (run / f"attempt-{len(tries)}").touch()
             if cell.model == "bad" or (cell.model == "flaky" and not tries):
-                raise StepError("learning_rate: must not be below 0, got -1")
+                raise TrimSFTError("learning_rate: must not be below 0, got -1")
             if cell.model == "dying":
                 os.kill(os.getpid(), signal.SIGKILL)
             if cell.model == "launching":
@@ -50,7 +51,7 @@ class StubJob(Job):
             if cell.model == "slow" and not tries:
                 time.sleep(600)
             finish(self, cell)
-            self.folder.forget_failure(cell)
+            self.folder.failure(cell).unlink(missing_ok=True)
         return {"train": 0.0}
 
 

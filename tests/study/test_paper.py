@@ -22,11 +22,9 @@ def listed(kind: str) -> set[int]:
 
 def test_every_table_is_there() -> None:
     assert [len(paper.scores(table)) for table in paper.SCORE_TABLES] == [30, 9, 15, 17, 17]
-    assert len(paper.weight_diagnostics()) == 8
-    assert len(paper.gradient_mass()) == 9
-    assert [row.category for row in paper.token_categories()] == ["numeric", "symbol", "connector", "other"]
-    with pytest.raises(ValueError, match="unknown name 'table 1'; known: main"):
-        paper.scores("table 1")
+    assert len(paper.rows("weight_diagnostics")) == 8
+    assert len(paper.rows("gradient_mass")) == 9
+    assert [row.category for row in paper.rows("token_categories")] == ["numeric", "symbol", "connector", "other"]
 
 
 def test_a_few_numbers_by_eye() -> None:
@@ -37,9 +35,9 @@ def test_a_few_numbers_by_eye() -> None:
     assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
     assert paper.scores("bandwidth_ablation")[9].setting == (6, 0.5)
     assert paper.scores("bandwidth_ablation")[9].average == 33.10
-    assert paper.weight_diagnostics()[-2].high_weight_percent == 86.34
-    assert paper.gradient_mass()[5].low == 93.80 and paper.gradient_mass()[5].method == "trim-h"
-    assert paper.token_categories()[1].trim_mass == 22.78
+    assert paper.rows("weight_diagnostics")[-2].high_weight_percent == 86.34
+    assert paper.rows("gradient_mass")[5].low == 93.80 and paper.rows("gradient_mass")[5].method == "trim-h"
+    assert paper.rows("token_categories")[1].trim_mass == 22.78
     assert paper.label("gradient_mass") == "tab:gradient-mass"
 
 
@@ -53,7 +51,7 @@ def test_numbers_printed_twice_agree_but_where_listed() -> None:
     found: dict[tuple[object, ...], set[float]] = defaultdict(set)
     lines: dict[tuple[object, ...], set[int]] = defaultdict(set)
     rows = [row for table in paper.SCORE_TABLES[1:] for row in paper.scores(table)]
-    for row in [*rows, *paper.weight_diagnostics()]:
+    for row in [*rows, *paper.rows("weight_diagnostics")]:
         numbers = {**getattr(row, "scores", {}), "average": row.average}
         for name, value in numbers.items():
             if value is not None:
@@ -82,10 +80,10 @@ def test_amc_scores_are_those_of_85_problems() -> None:
 
 
 def test_shares_sum_to_100() -> None:
-    for row in paper.gradient_mass():
+    for row in paper.rows("gradient_mass"):
         assert row.low + row.middle + row.high == pytest.approx(100, abs=0.02)
     for field in ("ratio", "sft_mass", "trim_mass"):
-        assert sum(getattr(row, field) for row in paper.token_categories()) == pytest.approx(100, abs=0.02)
+        assert sum(getattr(row, field) for row in paper.rows("token_categories")) == pytest.approx(100, abs=0.02)
 
 
 @pytest.mark.skipif(SOURCE is None, reason="needs the paper's source")
@@ -95,10 +93,10 @@ def test_lines_are_those_of_the_source() -> None:
     for row in SCORES:
         printed = [float(number) for number in re.findall(r"\d+\.\d\d", lines[row.line - 1])]
         assert printed == [*row.scores.values(), *([] if row.average is None else [row.average])]
-    for weights in paper.weight_diagnostics():
+    for weights in paper.rows("weight_diagnostics"):
         numbers = f"{weights.high_weight_percent:.2f} & {weights.effective_ratio:.3f} & {weights.average:.2f}"
         assert numbers in lines[weights.line - 1]
-    for mass in paper.gradient_mass():
+    for mass in paper.rows("gradient_mass"):
         plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", lines[mass.line - 1])
         assert f"{mass.low:.2f} & {mass.middle:.2f} & {mass.high:.2f}" in plain
     for entry in paper.disagreements():

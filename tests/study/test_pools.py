@@ -72,7 +72,7 @@ def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path) -> None:
         assert pool.result(pool.submit(job, *cells("bad"))).note == "learning_rate: must not be below 0, got -1"
         assert pool.result(pool.submit(job, *cells("flaky"))).state == "failed"
         assert pool.result(pool.submit(job, *cells("flaky"))).state == "done"
-        assert "StepError" in job.folder.log(*cells("bad")).read_text()
+        assert "TrimSFTError" in job.folder.log(*cells("bad")).read_text()
     assert multiprocessing.active_children() == []
 
 

@@ -42,7 +42,7 @@ def test_cells_are_done_tried_again_and_failed(cluster: Any, tmp_path: Path) -> 
     assert set(outcome.done) == {flaky} and set(outcome.failed) == {dying}
     assert outcome.failed[dying].startswith("its process ended (")
     assert [len(list(folder.run(cell).glob("attempt-*"))) for cell in asked] == [2, 2]
-    assert "StepError" in folder.log(flaky).read_text()
+    assert "TrimSFTError" in folder.log(flaky).read_text()
     assert cluster.is_initialized()  # whoever has started it ends it
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from trimsft.cli.study import outcomes_output
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import UsageError
 from trimsft.evaluate.scores import load_run
-from trimsft.objectives import names
 from trimsft.runs import RunDirectory
 from trimsft.study import run as running
-from trimsft.study import scales, steps, writing
+from trimsft.study import scales, writing
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
@@ -140,33 +139,3 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
         before, after = (folder.joinpath(name).read_bytes() for folder in (undisturbed, out))
         assert sorted(before.splitlines()) == sorted(after.splitlines()), name
     assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock", ".settling")]
-
-
-def test_own_objectives_are_loaded_only_where_named(
-    finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, _ = finished
-    name = "examples.own_objective:Contest"
-    settings = StudySettings(names=("objectives",), objectives=(name,), smoke=True, out=out, workers=1)
-    (outcome,) = run_study(settings)
-    cell = Cell(model="lab", objective=name)
-    assert outcome.failures() == [] and set(outcome.cells.seconds) == {cell}  # base and SFT were there
-    assert RunDirectory(outcome.cells.done[cell]).read_manifest()["objective"]["name"] == name
-    table, curves = (out / "tables" / "objectives" / file for file in ("objectives.md", "figures/weights.csv"))
-    assert "| Contest | " in table.read_text()
-    assert curves.read_text().startswith("gap,probability,SFT,TrimSFT,Contest\n-8,")
-
-    def refuse(*_: object) -> object:
-        raise AssertionError("code was loaded")
-
-    monkeypatch.setattr(names, "load_objective", refuse)
-    rebuild_tables("objectives", out)
-    assert curves.read_text().startswith("gap,probability,SFT,TrimSFT\n-8,")
-    assert f"--objective {name}" in table.read_text().replace("\\", "")
-    assert {one.cell for one in read_status(out)} >= {cell}
-    monkeypatch.undo()
-    monkeypatch.setattr(steps, "fingerprint_objective", lambda _: ["another"])
-    with pytest.raises(RunError, match=f"Contest/seed0 holds a run with other code of {name}; remove it"):
-        run_study(settings)
-    with pytest.raises(UsageError, match="objectives: has no effect here, got 'dft'"):
-        StudySettings(names=("main",), objectives=("dft",))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.study.stub import SCALE, cells, finish, is_running
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import RunError, TrimSFTError, UsageError
 from trimsft.runs import RunDirectory
 from trimsft.shipped import find_recipe
 from trimsft.study import steps
@@ -21,7 +21,6 @@ from trimsft.study.run import read_status
 from trimsft.study.scales import LAB, PAPER, SMALL, ModelAt, Scale, ScaleOptions
 from trimsft.study.steps import (
     Job,
-    StepError,
     all_needs,
     check_cells,
     check_study,
@@ -45,7 +44,6 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     assert job.missing(cell) == ["train", "evaluate", "tokens"]
     assert job.missing(Cell(model="good", objective="base")) == ["evaluate", "tokens"]
     job.folder.note_failure(cell, "disk full")
-    assert job.folder.read_failure(cell) == "disk full"
     finish(job, cell)
     assert job.missing(cell) == ["tokens"]
     job.folder.tokens(cell).touch()
@@ -53,7 +51,7 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
     assert more.missing(cell) == ["evaluate"]
     job.run(cell)
-    assert job.folder.read_failure(cell) == "", "a done cell has none any more"
+    assert not job.folder.failure(cell).exists(), "a done cell has none any more"
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -78,12 +76,12 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
             job.measure(cell)
 
 
-@pytest.mark.parametrize(("script", "reason"), [("exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "signal 9")])
+@pytest.mark.parametrize(("script", "reason"), [("exit(3)", "code 3"), ("os.kill(os.getpid(), 9)", "code -9")])
 def test_ranks_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
     job, cell = make_job(tmp_path)
     job = replace(job, scale=replace(job.scale, models={"good": ModelAt(path="good", gpus=2)}))
     monkeypatch.setattr(steps, "launch_command", lambda *_: [sys.executable, "-c", f"import os; {script}"])
-    with pytest.raises(StepError, match=f"the training ended .*{reason}"):
+    with pytest.raises(TrimSFTError, match=f"the training ended .*{reason}"):
         job.run(cell)
 
 
@@ -179,7 +177,7 @@ def test_a_damaged_file_is_named_in_one_line(folder: StudyFolder, file: str, con
 
 def test_a_failure_is_kept_without_secrets(folder: StudyFolder) -> None:
     folder.note_failure(CELL, "cannot reach https://me:hunter2@host/x")
-    assert folder.read_failure(CELL) == "cannot reach https://***@host/x"
+    assert folder.failure(CELL).read_text() == "cannot reach https://***@host/x"
     with pytest.raises(UsageError, match="'hub_token' is a secret, which a study writes down; set HF_TOKEN"):
         ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
 

@@ -1,18 +1,22 @@
-"""Sweeps: cells, the choice on one benchmark and the report on others, SFT at the same settings, files and the page."""
+"""Sweeps: grids, the choice on one benchmark and the report on others, SFT at the same settings, files, figures."""
 
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import sweep_output
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.report import figures
 from trimsft.report.sweep import read_sweep as read_for_page
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
 from trimsft.study.run import Outcome
@@ -21,6 +25,7 @@ from trimsft.study.sweep import (
     SweepSettings,
     best_of,
     candidates,
+    left_out,
     points,
     read_axes,
     run_sweep,
@@ -28,7 +33,7 @@ from trimsft.study.sweep import (
     sweep_cells,
     swept_of,
 )
-from trimsft.study.sweep_tables import conclusions, sweep_record, sweep_table, write_sweep
+from trimsft.study.sweep_tables import conclusions, sweep_figures, sweep_record, sweep_table, write_sweep
 
 GRID = ("margin=0,1.5", "bandwidth=0.5,1,3")
 SLOW, FAST = 2e-4, 1e-3
@@ -97,6 +102,113 @@ def rows_of(path):
     return list(csv.DictReader(io.StringIO(path.read_text())))
 
 
+# ---- grids
+
+
+def values(text):
+    (of_field,) = read_axes([text]).values()
+    return of_field
+
+
+def test_ranges_have_both_ends_and_no_representation_noise():
+    assert values("margin=0:6:1") == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    assert values("bandwidth=0.1:0.5:0.1") == (0.1, 0.2, 0.3, 0.4, 0.5)
+    assert values("learning_rate=1e-5:3e-5:1e-5") == (1e-5, 2e-5, 3e-5)
+    assert values("margin=-1:1:1") == (-1.0, 0.0, 1.0)
+    assert values("margin=0:1:0.4") == (0.0, 0.4, 0.8)
+    assert values("margin=2:2:1") == (2.0,)
+
+
+@given(st.integers(-50, 50), st.integers(1, 30), st.integers(1, 40))
+def test_a_range_of_tenths_is_what_one_would_write(start, step, count):
+    text = f"margin={start / 10}:{(start + step * count) / 10}:{step / 10}"
+    assert values(text) == tuple(float(f"{(start + step * n) / 10:.1f}") for n in range(count + 1))
+
+
+def test_values_have_the_type_that_training_gives_the_field():
+    assert values("bandwidth=0.5,1, 2") == (0.5, 1.0, 2.0)
+    assert [type(value) for value in values("margin=1,2")] == [float, float]
+    assert [type(value) for value in values("max_steps=10,20")] == [int, int]
+    assert values("packing=true,false") == (True, False)
+    assert values("lr_scheduler_type=cosine,linear") == ("cosine", "linear")
+    assert values("learning-rate=1e-4") == (1e-4,)
+
+
+def test_axes_make_their_product_in_order():
+    found = points(read_axes(["margin=1,2", "bandwidth=0.5,3"]), "lab", "trim-e")
+    assert [dict(point.fields) for point in found] == [
+        {"margin": m, "bandwidth": tau} for m in (1.0, 2.0) for tau in (0.5, 3.0)
+    ]
+    assert {point.objective for point in found} == {"trim-e"}
+    assert found[0].fields == (("bandwidth", 0.5), ("margin", 1.0)), "sorted, as cells have them"
+
+
+def test_an_objective_that_does_not_take_a_field_is_made_once_and_it_is_said():
+    axes = read_axes(["objective=trim,dft,fsft", "margin=1,2", "gamma=1,3", "learning_rate=1e-4,2e-4"])
+    found = points(axes, "lab")
+    assert [point.objective for point in found].count("trim") == 4
+    assert [point.objective for point in found].count("dft") == 2
+    assert Cell(model="lab", objective="dft", fields=(("learning_rate", 1e-4),)) in found
+    assert Cell(model="lab", objective="fsft", fields=(("gamma", 3.0), ("learning_rate", 2e-4))) in found
+    assert left_out(axes) == [
+        "trim takes no gamma: these values make no further runs of it.",
+        "dft takes no margin and no gamma: these values make no further runs of it.",
+        "fsft takes no margin: these values make no further runs of it.",
+    ]
+    assert left_out(read_axes(["margin=1,2"])) == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("margn=1", "no field 'margn'; did you mean 'margin'?"),
+        ("margin", "must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2, got 'margin'"),
+        ("margin=", "must be FIELD=VALUES"),
+        ("margin=wide", "argument --margin: invalid float value: 'wide'"),
+        ("margin=1,,2", "argument --margin: invalid float value: ''"),
+        ("margin=1,1.0", "margin or a value of it is there twice"),
+        ("margin=0:6", "a range is START:STOP:STEP"),
+        ("margin=6:0:1", "STOP not below START"),
+        ("margin=0:6:0", "STEP above 0"),
+        ("margin=0:nan:1", "a range is"),
+        ("margin=0:1e9:0.1", "of at most 1000 values, got 'margin=0:1e9:0.1'"),
+        ("max_steps=0:1:0.5", "invalid int value: '0.5'"),
+        ("packing=perhaps", "expected one of yes/no, true/false"),
+        ("lr_scheduler_type=cosin", "invalid choice: 'cosin' (choose from 'linear', 'cosine'"),
+        ("seed=0,1", "'seed' is not for a grid; --seeds, --model,"),
+        ("output_dir=a,b", "--data and --out set it"),
+        ("lora_target_modules=a,b", "takes a list of values"),
+        ("hub-token=hf_x,hf_x", "'hub_token' is a secret, which a study writes down; set HF_TOKEN in the environment"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
+    with pytest.raises(UsageError, match="grid: ") as caught:
+        read_axes([grid])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("grids", "objective", "message"),
+    [
+        (["gamma=1,2"], "trim", "'gamma' has no effect with objective trim; it is a field of fsft"),
+        (["margin=1"], "dft", "has no effect with objective dft; it is a field of trim, trim-e, trim-h"),
+        (["objective=sft,dft", "margin=1"], "trim", "has no effect with objective sft or dft"),
+        (["objective=trim,dtf"], "trim", "grid: objective: unknown name 'dtf'; did you mean 'dft'?"),
+        (["margin=1"], "dtf", "objective: unknown name 'dtf'; did you mean 'dft'?"),
+        (["bandwidth=0,1"], "trim", "bandwidth: must be a finite number > 0, got 0.0"),
+    ],
+)
+def test_what_could_not_be_trained_is_refused_before_anything_runs(grids, objective, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        points(read_axes(grids), "lab", objective)
+
+
+def test_a_field_may_be_given_once():
+    with pytest.raises(UsageError, match="margin or a value of it is there twice, got 'margin=2'; give it once"):
+        read_axes(["margin=1", "margin=2"])
+
+
 # ---- cells and means
 
 
@@ -119,7 +231,7 @@ def test_missing_points_are_counted_and_none_is_an_error():
     cells, found = trained()
     swept = swept_of({cell: found[cell] for cell in cells[:-2]}, cells, resamples=50)
     assert list(swept.missing) == cells[-2:]
-    assert f"2 cells are not finished, such as {cells[-2].name}." in conclusions(swept)
+    assert f"Not finished: 2, such as {cells[-2].name}." in conclusions(swept)
     with pytest.raises(RunError, match="no point of the sweep is finished"):
         swept_of({}, cells)
 
@@ -231,7 +343,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     notes = ["dft takes no margin."]
     files = write_sweep(select(swept, "easy"), out, notes=notes, command="trimsft sweep x")
     names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
-    drawn = [f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")]
+    drawn = [f"figures/{name}.{kind}" for name in ("curves",) for kind in ("csv", "pdf", "png", "svg")]
     assert names == [*drawn, "report.html", "sweep.csv", "sweep.json", "sweep.md", "sweep.tex"]
     assert sorted(str(path.relative_to(out)) for path in files) == names
     text = (out / "sweep.md").read_text()
@@ -269,7 +381,7 @@ def test_csv_has_sft_differences_seeds_and_intervals(tmp_path):
     hard = read.points[1].interval("average", "hard")
     ends = [float(trim[f"hard{end}"]) for end in ("", "_low", "_high")]
     assert ends == pytest.approx([hard.value, hard.low, hard.high], abs=1e-5)
-    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == pytest.approx(seeds, abs=1e-5)
+    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == trim["by_seed"]
 
 
 def test_equal_scores_have_no_shares_of_variance(tmp_path):
@@ -311,7 +423,46 @@ def test_the_command_trains_chooses_writes_and_shows(monkeypatch, tmp_path):
     outcome, shown = run_command(monkeypatch, tmp_path / "some", failing=("dft",))
     (failure,) = outcome.failures()
     assert failure.startswith("lab/dft/seed0: out of memory; see ")
-    assert "1 cell is not finished, such as lab/dft/seed0." in shown
+    assert "Not finished: 1, such as lab/dft/seed0." in shown
     outcome, shown = run_command(monkeypatch, tmp_path / "all", failing=("dft", "trim", "sft"))
     assert outcome.swept is None and len(outcome.failures()) == 4 and shown == ""
     assert list(outcome.as_dict()) == ["failed"]
+
+
+# ---- figures
+
+
+def flat_sweep(*grids, objective="trim", **options):
+    grid = points(read_axes(grids), "lab", objective)
+    cells = sweep_cells(grid, 1, **options)
+    return swept_of(results(dict.fromkeys(cells, 0.0)), cells, keep=grid, resamples=20)
+
+
+def drawn(folder, *grids, **options):
+    """{name: rows of its CSV}."""
+    files = sweep_figures(flat_sweep(*grids, **options), folder)
+    return {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in files if path.suffix == ".csv"}
+
+
+def test_one_field_is_a_curve_for_each_objective_and_for_sft(tmp_path):
+    found = drawn(tmp_path, "objective=trim,dft", "learning_rate=1e-4,1e-3,2e-3")
+    assert list(found) == ["curve-learning_rate"]
+    rows = found["curve-learning_rate"]
+    assert [(row["method"], row["learning_rate"]) for row in rows] == [
+        (name, rate) for name in ("TrimSFT", "DFT", "SFT") for rate in ("0.0001", "0.001", "0.002")
+    ]
+    assert all(float(row["low"]) < float(row["value"]) < float(row["high"]) for row in rows)
+
+
+def test_a_field_that_sft_does_not_take_has_sft_as_a_line(tmp_path):
+    found = drawn(tmp_path, "gamma=1,2", objective="fsft")
+    assert [row["method"] for row in found["curve-gamma"]] == ["FSFT", "FSFT", "SFT"]
+    assert found["curve-gamma"][-1]["gamma"] == ""
+    assert len(drawn(tmp_path, "gamma=1,2", objective="fsft", baseline=False)["curve-gamma"]) == 2
+
+
+def test_margin_and_bandwidth_are_the_curves_of_figure_3(tmp_path):
+    assert list(drawn(tmp_path, "margin=1,2")) == ["curves"]
+    third = drawn(tmp_path, "margin=1,2", "bandwidth=1,2", "learning_rate=1e-4,1e-3")
+    assert list(third) == ["curves"] and len(third["curves"]) >= 4
+    assert drawn(tmp_path, "objective=trim,dft") == drawn(tmp_path, "max_steps=10,20", "weight_decay=0,0.1") == {}

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.study.made_up_scores import cell, exact, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import score
 from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.paper_tables import our_table, paper_table, score_rows
@@ -31,7 +30,7 @@ WORDS = ("1", "2", " =", " so", " x")
 def _quick(monkeypatch, request):
     """Figures without pictures and pages without content, which take longest; one test has the real ones."""
 
-    def write_title(path, runs, *, title, objectives):
+    def write_title(path, runs, *, title):
         path.write_text(title)
         return path
 
@@ -105,14 +104,13 @@ def test_missing_cells_are_named_and_no_cell_is_refused(tmp_path):
         write_study(STUDIES["gaps"], LAB, list(found), tmp_path / "study")
 
 
-def test_the_ablation_draws_figure_3_and_the_plane(tmp_path):
+def test_the_ablation_draws_figure_3(tmp_path):
     settings = [(1.0, 0.5), (1.0, 1.0), (1.0, 6.0), (6.0, 1.0), (6.0, 6.0), (2.5, 1.0), (1.0, 2.5)]
     shifts = {cell("trim", margin=m, bandwidth=tau): 1.0 - 0.3 * tau for m, tau in settings}
     found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
     own = [each for each in found if 2.5 not in dict(each.fields).values()]
     tables = write(tmp_path, "ablation", found, cells=own)
-    drawn = {"ablation.csv", "plane.csv"}
-    assert set(folder_of(tables / "ablation/figures")) == drawn
+    assert set(folder_of(tables / "ablation/figures")) == {"ablation.csv"}
     sources = [row["source"] for row in rows_of(tables / "ablation/figures/ablation.csv")]
     assert sources == ["ours"] * (5 + 1) + ["paper"] * (28 + 1)  # settings and SFT
     for name in ("ablation/ablation.md", "claims.md"):

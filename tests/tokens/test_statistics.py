@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from tests.tokens.by_hand import hand_table, reordered
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.objectives import PAPER_OBJECTIVES, TrimSFT, make_objective
+from trimsft.objectives import TrimSFT, make_objective
 from trimsft.objectives.paper import Setting
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import (
@@ -21,19 +21,16 @@ from trimsft.tokens.statistics import (
     ByExample,
     Regions,
     by_category,
-    by_tenth,
     category_intervals,
     confidence,
     density,
     diagnose,
     effective_ratio,
     effective_ratio_grid,
-    ending,
     judge_table,
     mass_intervals,
     movement,
     objective_of,
-    objectives_of,
     range_of,
     ratio,
     region_percents,
@@ -116,7 +113,7 @@ def test_the_plane_agrees_with_the_formula() -> None:
     assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
 
 
-# ---- groups, examples, endings
+# ---- categories
 
 
 def test_categories_by_hand() -> None:
@@ -137,55 +134,13 @@ def test_categories_by_hand() -> None:
     assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass_percent == 0
 
 
-def test_places_in_a_solution_by_hand() -> None:
-    tenths = by_tenth(hand_table([float(n) for n in range(20)], nll=[float(n) for n in range(20)]), **BAND)
-    assert [row.mean_nll for row in tenths] == [0.5 + 2 * tenth for tenth in range(10)]
-    assert tenths[0].name == "0 to 10 %" and tenths[-1].name == "90 to 100 %"
-    three = by_tenth(hand_table([1.0, 1.0, 1.0]), **BAND)  # tokens at 0, 1/3 and 2/3
-    assert [row.tokens for row in three] == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0]
-
-
-@given(
-    st.lists(st.tuples(st.floats(-9, 20, width=32), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40),
-    st.randoms(),
-)
-def test_shares_sum_to_100_whatever_the_order(tokens, random) -> None:
-    gaps, kinds, examples = zip(*tokens, strict=True)
-    table = hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds], example=examples)
-    for rows in (by_category(table, **BAND), by_tenth(table, **BAND)):
-        assert sum(row.tokens for row in rows) == len(tokens)
-        assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
-        assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
-    order = list(range(len(gaps)))
-    random.shuffle(order)
-    moved = reordered(table, order)
-    assert [row.tokens for row in by_tenth(table, **BAND)] == [row.tokens for row in by_tenth(moved, **BAND)]
-    assert ending(table).median_gap == ending(moved).median_gap
-
-
-def test_endings_by_hand() -> None:
-    table = hand_table(
-        [5.0, 1.0, 5.0, -1.0, 5.0, 5.0],
-        norm=[1.0, 1.0, 1.0, 3.0, 1.0, 1.0],
-        nll=[0.0, 0.25, 0.0, 1.75, 0.0, 0.0],
-        rank=[1, 1, 1, 4, 1, 1],
-        example=[0, 0, 1, 1, 2, 2],
-        token_id=[2, 2, 6, 2, 7, 8],  # one stands within, the third was cut
-        eos_id=2,
-    )
-    found = ending(table, objectives_of(BAND))
-    assert (found.known, found.examples, found.ended) == (True, 3, 2)
-    assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5
-    assert found.first_choice_percent == 50 and found.tokens_percent == pytest.approx(100 / 3)
-    assert set(found.mass_percent) == set(found.mean_weight) == set(PAPER_OBJECTIVES)
-    assert found.mean_weight["sft"] == 1 and found.mass_percent["sft"] == pytest.approx(50)
-    assert found.mean_weight["trim"] == pytest.approx((1 + FAR) / 2)
-    rest = 4 * math.exp(-8)
-    assert found.mass_percent["trim"] == pytest.approx(100 * (1 + 3 * FAR) / (1 + 3 * FAR + rest), rel=1e-6)
-    unnamed = ending(hand_table([5.0, 1.0, 5.0, -1.0], example=[0, 0, 1, 1]))
-    assert not unnamed.known and unnamed.ended == 2 and unnamed.median_gap == 0
-    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=2)) is None
-    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=[4, 9])) is not None
+@given(st.lists(st.tuples(st.floats(-9, 20, width=32), st.integers(0, 3)), min_size=1, max_size=40))
+def test_shares_of_categories_sum_to_100(tokens) -> None:
+    gaps, kinds = zip(*tokens, strict=True)
+    rows = by_category(hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds]), **BAND)
+    assert sum(row.tokens for row in rows) == len(tokens)
+    assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
+    assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
 
 
 # ---- gaps

@@ -28,10 +28,8 @@ from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import history_of, make_tokenizer
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 from trimsft.train.checkpoints import COMPLETE, mark_complete
-from trimsft.train.run import train as train_run
-from trimsft.train.stopping import Stopping
 
 VOCABULARY, OUT_OF_REACH = 64, 4
 STEPS, BATCH = 10, 8
@@ -86,20 +84,6 @@ def train(case: Case, folder: Path) -> None:
 
 def resume(case: Case, folder: Path, checkpoint: Path) -> None:
     _Recording(case, folder).train(resume_from_checkpoint=str(checkpoint))
-
-
-def end_by_command(words: list[str], folder: Path) -> None:
-    """One rank of `trimsft train`: notes which threads gloo has after a step and, in the same process, at the end."""
-    after_step, on_step_end = set(), Stopping.on_step_end
-
-    def observe(*args: Any, **kwargs: Any) -> None:
-        on_step_end(*args, **kwargs)
-        after_step.update(_gloo_threads())
-
-    Stopping.on_step_end = observe  # type: ignore[method-assign]
-    train_run(parse(words))
-    facts = {"after_step": sorted(after_step), "at_end": _gloo_threads()}
-    (folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(facts))
 
 
 class Evil:
@@ -186,11 +170,6 @@ def _bytes_sealed_again(checkpoint: Path, mark: Path) -> None:
 
 SPOILED = {"metadata without a seal": _metadata_without_seal, "bytes sealed again": _bytes_sealed_again}
 """What an attacker does to a checkpoint."""
-
-
-def _gloo_threads() -> list[str]:
-    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-    return [name for name in names if "gloo" in name]
 
 
 class _Recording(TrimSFTTrainer):

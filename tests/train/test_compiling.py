@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
 from tests.train.tiny import ARCHITECTURES, assert_same_gradients, logged, make_model, make_trainer, words
-from trimsft.errors import UsageError
 from trimsft.train import TrimSFTTrainer
 from trimsft.train.compiling import _keep_gradients, layers_of
 
@@ -68,11 +67,6 @@ def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> No
         hook.remove()
     layer(torch.ones(1, 2)).sum().backward()
     assert len(copied) == 4
-
-
-def test_a_model_without_layers_is_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="LlamaForCausalLM has no layers that could be compiled"):
-        make_trainer(TrimSFTTrainer, make_model(num_hidden_layers=0), tmp_path, ROWS, **COMPILED)
 
 
 def test_layers_of_every_kind_are_found() -> None:

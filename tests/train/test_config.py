@@ -106,7 +106,7 @@ REFUSED = [
     ("--learning_rate fast", "invalid float value: 'fast'"),
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "--config: no such file, and no recipe of that name, got './nowhere.yaml'"),
-    ("--config", "--config: is missing the name of a YAML file"),
+    ("--config", "argument --config: expected one argument"),
     ("--attn_implementation nonsense", "attn_implementation"),
     ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),

@@ -7,6 +7,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+from transformers import TrainerCallback
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from tests.train.tiny import (
@@ -18,7 +19,6 @@ from tests.train.tiny import (
     make_batch,
     make_model,
     make_ours,
-    record_batches,
 )
 from trimsft import TrimSFT
 from trimsft.train import batches, patch
@@ -45,21 +45,6 @@ def test_no_trained_token_sees_padding_on_the_right(kind) -> None:
         loss, found = step(model, batch)
     assert loss == pytest.approx(expected_loss, rel=LOSS_ERROR)
     assert_same_gradients(found, expected)
-
-
-def test_a_window_of_attention_stays() -> None:
-    """Longer rows than the window: transformers makes a mask for it, with padding or without."""
-    model = patch(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=4), TrimSFT(**BAND))
-    batch = make_batch(rows=6)
-    windowed = step(model, batch)[0]
-    del batch["attention_mask"]
-    with batches._not_packed():
-        assert step(model, batch)[0] == pytest.approx(windowed, rel=LOSS_ERROR)
-    for module in model.modules():
-        if hasattr(module, "sliding_window"):
-            module.sliding_window = None
-    model.config.layer_types = ["full_attention"] * 2
-    assert step(model, batch)[0] != pytest.approx(windowed, rel=LOSS_ERROR)  # it matters here
 
 
 # which batches ------------------------------------------------------------------------------------------------------
@@ -118,8 +103,12 @@ def test_a_mask_that_may_matter_stays(trainer) -> None:
     assert given is batch and isinstance(context, nullcontext)
 
 
-def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
-    trainer = make_ours(tmp_path)
-    batches = record_batches(trainer)
-    trainer.train()
-    assert all("attention_mask" in batch for batch, _ in batches)
+def test_a_training_does_without_cudnn_attention_and_leaves_torch_as_it_was(tmp_path) -> None:
+    seen, allowed = [], torch.backends.cuda.cudnn_sdp_enabled()
+
+    class Looks(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+
+    make_ours(tmp_path, options={"callbacks": [Looks()]}).train()
+    assert seen and not any(seen) and torch.backends.cuda.cudnn_sdp_enabled() is allowed

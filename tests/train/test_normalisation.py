@@ -78,17 +78,6 @@ def row(length: int, ignored: int) -> dict[str, list[int]]:
     return {"input_ids": ids, "labels": [-100] * ignored + ids[ignored:]}
 
 
-def test_a_micro_batch_without_a_trained_token(tmp_path) -> None:
-    """The label of a first token is none: nothing predicts it."""
-    first = {"input_ids": [10, 11, 12, 13, 14], "labels": [10, -100, -100, -100, -100]}
-    some, before = train(tmp_path, [row(9, 9), row(12, 4), first, row(20, 2)], 1, 4)
-    loss, gradients = plain_step(before, [batch for batch, _ in some.batches if trained(batch)], some.objective)
-    assert logged(some, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
-    assert_same_gradients(some.grads[0], gradients)
-    assert logged(some, "trained_tokens") == [8 + 18] and logged(some, "num_tokens") == [46]
-    assert sorted(len(outputs.tokens) for _, outputs in some.batches) == [0, 0, 8, 18]
-
-
 def test_a_step_without_a_trained_token(tmp_path) -> None:
     """TRL agrees."""
     rows = [row(9, 9), row(5, 5)]

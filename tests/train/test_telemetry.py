@@ -18,17 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback
 
-from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, plain_loss, record_batches
-from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train.telemetry import (
-    QUANTILES,
-    Band,
-    ReadablePrinter,
-    ReadableProgress,
-    TokenSums,
-    gradient_norm,
-    warnings_for,
-)
+from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, record_batches
+from trimsft import TokenStats, TrimSFT
+from trimsft.train.telemetry import QUANTILES, Band, ReadablePrinter, ReadableProgress, TokenSums, warnings_for
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)
@@ -158,28 +150,6 @@ def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut, pending)
     assert expected.pop("tokens_per_second") > 0 and got.pop("tokens_per_second") > 0
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
     assert (expected["mass_low"] + expected["mass_middle"] + expected["mass_high"]) in (0, pytest.approx(1))
-
-
-def test_ranks_are_summed_and_a_rank_without_tokens_takes_part() -> None:
-    busy, idle = (TokenSums(PAPER, ()) for _ in range(2))
-    busy.add(stats([-1.0, 2.0]), torch.tensor([0.5, 1.0]), torch.tensor([3, 4]), kept=1, seen=5)
-    sums: list[Tensor] = []
-    assert collect(idle, lambda own: sums.append(own.clone()) or own).get("trained_tokens") is None
-    figures = collect(busy, lambda own: own + own + sums[0])
-    assert figures["trained_tokens"] == 4 and figures["mean_weight"] == 0.75 and figures["seen_tokens"] == 10
-
-
-@given(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=12), st.integers(0, 11))
-def test_gradient_norm_is_within_its_bound(logits, gold) -> None:
-    exact_logits, gold = torch.tensor([logits], dtype=torch.float64), gold % len(logits)
-    # two positions, of which the first predicts the second
-    out = plain_loss(exact_logits[:, None].expand(-1, 2, -1), torch.tensor([[0, gold]]), SFT())
-    probs = exact_logits[0].softmax(0).numpy()
-    exact = np.sum((probs - np.eye(len(logits))[gold]) ** 2)
-    norm = gradient_norm(out.tokens).item() ** 2
-    competitor = np.delete(probs, gold).max()
-    assert norm <= exact + 1e-9
-    assert exact <= norm + competitor * (1 - probs[gold] - competitor) + 1e-9
 
 
 # what is said -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""The command line: `trimsft quickstart | train | eval | compare | tokens | audit | report | study | ...`.
-
-Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.terminal`.
-"""
+"""The command line; what is heavy is imported inside its command. How commands end: `trimsft.cli.terminal`."""
 
 import os
 import signal
@@ -11,7 +8,7 @@ from typing import Any
 from trimsft.errors import FAILED, REFUSED, end_at_once, handle_signals
 
 EXTRAS = {
-    "train": "train", "data": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
+    "train": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
     "compare": "report", "report": "report", "recipes": "cli", "doctor": "cli",
 }  # fmt: skip
 """The extra of pyproject.toml with what a command needs; of all others `study`."""

@@ -63,28 +63,20 @@ def check_packages() -> Iterator[dict[str, str]]:
     """Yield each package with its version here: `ok`, `optional` (of an extra that is not installed) or `wrong`."""
     from packaging.requirements import Requirement
 
-    from trimsft import __version__
-
-    yield {"name": "trimsft", "here": __version__, "verdict": "ok", "remedy": ""}
-    try:
-        lines = requires("trimsft") or []
-    except PackageNotFoundError:  # run from its source, without being installed
-        lines = []
     seen = set()
-    for needed in map(Requirement, lines):
+    for needed in map(Requirement, requires("trimsft") or []):
         extra = re.search(r"extra == .(\w+)", str(needed.marker))
         if needed.name in seen or (extra and extra[1] not in EXTRAS):
             continue
         seen.add(needed.name)
+        remedy = f"pip install '{needed.name}{needed.specifier}'"
         try:
             here = version(needed.name)
+            verdict = "ok" if needed.specifier.contains(here, prereleases=True) else "wrong"
         except PackageNotFoundError:
-            verdict, wanted = ("optional", f"trimsft[{extra[1]}]") if extra else ("wrong", str(needed))
-            yield {"name": needed.name, "here": "absent", "verdict": verdict, "remedy": f"pip install '{wanted}'"}
-            continue
-        fits = needed.specifier.contains(here, prereleases=True)
-        remedy = "" if fits else f"pip install '{needed.name}{needed.specifier}'"
-        yield {"name": needed.name, "here": here, "verdict": "ok" if fits else "wrong", "remedy": remedy}
+            here, verdict = "absent", "optional" if extra else "wrong"
+            remedy = f"pip install 'trimsft[{extra[1]}]'" if extra else remedy
+        yield {"name": needed.name, "here": here, "verdict": verdict, "remedy": "" if verdict == "ok" else remedy}
 
 
 def _hub() -> str:
@@ -104,22 +96,19 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
     from trimsft import TrimSFT, linear_cross_entropy
     from trimsft.head import BackendUnavailable
 
-    rows, width, vocabulary = 256, 64, 1000
+    width, vocabulary = 64, 1000
     # sums of 64 products in float32, and results rounded to the dtype
     tolerance = max(width * torch.finfo(torch.float32).eps, 2 * torch.finfo(dtype).eps)
     check = {"backend": backend, "dtype": str(dtype).removeprefix("torch."), "tolerance": tolerance}
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(vocabulary, width, generator=generator) / width**0.5
-    labels = torch.randint(vocabulary, (rows,), generator=generator)
-    strength = 12 * torch.rand(rows, 1, generator=generator)
-    hidden = torch.randn(rows, width, generator=generator) + strength * weight[labels]
+    torch.manual_seed(0)
+    weight, labels = torch.randn(vocabulary, width) / width**0.5, torch.randint(vocabulary, (256,))
+    hidden = torch.randn(256, width) + 12 * torch.rand(256, 1) * weight[labels]
 
     def solve(backend: Any, exact: bool) -> list[torch.Tensor]:
-        inputs = [tensor.to(device, dtype) for tensor in (hidden, weight)]
-        inputs = [(tensor.double() if exact else tensor).requires_grad_() for tensor in inputs]
-        options: dict[str, Any] = {"skip_below": 0.0, "backend": backend}
-        loss = linear_cross_entropy(inputs[0], inputs[1], labels.to(device), TrimSFT(), **options).loss
-        return [loss.detach(), *torch.autograd.grad(loss, inputs)]
+        rounded = [tensor.to(device, dtype) for tensor in (hidden, weight)]
+        ours, head = ((tensor.double() if exact else tensor).requires_grad_() for tensor in rounded)
+        loss = linear_cross_entropy(ours, head, labels.to(device), TrimSFT(), skip_below=0.0, backend=backend).loss
+        return [loss.detach(), *torch.autograd.grad(loss, (ours, head))]
 
     try:
         pairs = zip(solve(backend, exact=False), solve("reference", exact=True), strict=True)
@@ -127,5 +116,5 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
     except BackendUnavailable as reason:
         return {**check, "verdict": "not here", "reason": one_line(reason)}
     except Exception as reason:  # whatever breaks a backend is what the reader wants to know
-        return {**check, "verdict": "failed", "reason": f"{type(reason).__name__}: {reason}".partition("\n")[0]}
+        return {**check, "verdict": "failed", "reason": f"{type(reason).__name__}: {one_line(reason)}"}
     return {**check, "error": error, "verdict": "passed" if error <= tolerance else "failed"}

@@ -64,7 +64,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run objectives --objective dft --objective my_module:Mine
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
     for line in command.study_notes(settings):
@@ -89,9 +88,7 @@ def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
 
 @study_app.command("status")
 def study_status(out: Folder, as_json: JsonFlag = False) -> None:
-    """Show which cells are done, running, failed or missing.
-
-    Also while the study runs, and on whichever machine.
+    """Show which cells are done, running, failed or missing, also while the study runs.
 
     \b
     Example:
@@ -196,12 +193,7 @@ def quickstart(settings: QuickstartSettings) -> Output:
 
 @contextmanager
 def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> Iterator[OnEvent]:
-    """Yield a function that shows every change of a cell.
-
-    Args:
-        label: what a cell is called.
-        result: what came out of a cell that is done, in a few words.
-    """
+    """Yield a function that shows every change of a cell by its `label`, and the `result` of one that is done."""
     with Progress() as show:
 
         def on_event(event: Event) -> None:

@@ -45,11 +45,10 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 def ending(
     names: Mapping[str, str], *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
 ) -> Iterator[None]:
-    """Turn what is raised within into a message and an exit code.
+    """Turn what is raised within into a message and an exit code, and what is logged from `level` on into lines.
 
     Args:
         names: what fields are called on the command line of this command.
-        level: what this package logs from here on becomes lines on stderr.
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
     """
@@ -148,10 +147,9 @@ def is_first_process() -> bool:
 
 
 class Progress:
-    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere lines.
+    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere a few lines.
 
-    Lines stay few in a log: one when a name or its stage is new and at its end, others after 5, 10, 20, 40 and then
-    every 60 seconds.
+    One when a name or its stage is new and at its end, others after 5, 10, 20, 40 and then every 60 seconds.
     """
 
     def __init__(self) -> None:

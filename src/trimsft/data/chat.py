@@ -75,8 +75,7 @@ class TrlEncoder:
         self.check(row)
         if "input_ids" in row:
             if self.rules:
-                hint = "give such rows a column token_weights"
-                raise DataError("have no effect on rows of token ids", field="weights", hint=hint)
+                raise DataError("have no effect on rows of token ids", field="weights", hint="use token_weights")
             ids, weights = self._tokenised(row)
         else:
             ids, is_trained = self._masked(row)
@@ -136,9 +135,10 @@ class TrlEncoder:
                 others["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
             if role == "tool" and isinstance(message.get("content"), str):
                 others["content"] = {**message, "content": message["content"] + "."}
+            # only up to here, since templates leave the thoughts of earlier answers out by intention
+            before = chat[:turn]
             for key, other in others.items():
-                # only up to here, since templates leave the thoughts of earlier answers out by intention
-                if not self._shows((role, key), row, chat[: turn + 1], row, [*chat[:turn], other]):
+                if not self._shows((role, key), row, [*before, message], row, [*before, other]):
                     problem = f"{where}: the chat template of the model leaves {key!r} of {role} out"
                     raise DataError(problem, value=message[key], hint=_HINT)
         if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
@@ -189,8 +189,7 @@ class TrlEncoder:
         if isinstance(whole, list):
             ids, is_trained = self._whole_chat(whole, row)
         elif self.train_on != "all":
-            problem = "has no effect on rows that hold no messages"
-            raise DataError(problem, field="train_on", value=self.train_on, hint="leave it out")
+            raise DataError("has no effect on rows that hold no messages", field="train_on", value=self.train_on)
         else:
             ids = list(self.tokenizer(text=self._ended(whole))["input_ids"])
             is_trained = np.ones(len(ids), dtype=bool)
@@ -222,8 +221,7 @@ class TrlEncoder:
             if self.train_on == "last" and answers:
                 is_trained &= text.inside(text.turns[answers[-1]].start, len(text.text))
         if not is_trained.any():
-            hint = "every row needs an answer; a chat template may mark answers by {% generation %}"
-            raise DataError("leaves no token to train on in a row", field="train_on", value=self.train_on, hint=hint)
+            raise DataError("leaves no token to train on in a row", field="train_on", value=self.train_on)
         return ids, is_trained
 
     # ---- where things stand in the text

@@ -5,14 +5,14 @@
     labels              -100 ... -100             | It     is     \\\\boxed{2}. <eos>
     token_weights       0.0 ... 0.0               | 0.5    0.5    0.5         0.5
 
-Rows in a form of TRL's are tokenised by `trimsft.data.chat`. Training, the token table and evaluation all go through
-these functions. A weight of 0 is the same as not trained. Nothing heavy is imported before they are called.
+Rows in a form of TRL's are tokenised by `trimsft.data.chat`. A weight of 0 is the same as not trained.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
 from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
-from trimsft.data.load import DataConfig, is_text, load_rows, log
-from trimsft.data.overlap import find_overlap, read_benchmarks
+from trimsft.data.load import DataConfig, is_text, list_files, load_rows, log, read_file
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, TrainOn, choose_template
 from trimsft.data.weights import RowText, Rule, Turn, as_weight, parse_weights
 from trimsft.errors import DataError, UsageError, counted
@@ -170,13 +169,10 @@ class Encoder:
 
     def examples(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         """Return the rows as tokens, truncated."""
-        return self.truncated(self.encode(rows))
+        return [self.truncated(number, *encoded) for number, encoded in enumerate(self.encode(rows))]
 
-    def truncated(self, encoded: Sequence[tuple[list[int], Weights]]) -> list[Example]:
-        """Return tokens and weights of rows without what the maximum length takes."""
-        return [self._truncated(number, *one) for number, one in enumerate(encoded)]
-
-    def _truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
+    def truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
+        """Return tokens and weights of a row without what the maximum length takes."""
         trained = np.flatnonzero(weights)
         low, high = kept_window(len(ids), self.max_length, self.keep)
         # the first token that is left is predicted by nothing
@@ -225,12 +221,10 @@ def load_training_data(
     assistant_only_loss: bool = False,
     completion_only_loss: bool | None = None,
 ) -> tuple[Dataset, Dataset | None]:
-    """Return the rows to train and to evaluate on, as tokens; rows without turns or weights in TRL's forms as they are.
+    """Return the rows to train and to evaluate on, as tokens.
 
     Of messages the assistant's turns are trained, unless `train_on` says otherwise.
     """
-    # before any row is read: a wrong folder should not cost a download
-    benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
     is_pairs = find_form(rows.column_names) == PAIR
@@ -240,23 +234,20 @@ def load_training_data(
     if is_pairs:
         config.refuse(("train_on",), "problems and solutions, whose prompts are always masked")
         require_masked_prompts(completion_only_loss)
-    if benchmarks is not None:
-        rows = _without_overlap(rows, benchmarks, config)
-    sets: list[Any] = []
+    if config.benchmarks_dir is not None:
+        rows = without_overlap(rows, config.benchmarks_dir, drop=config.drop_overlap)
+    rules, sets = parse_weights(config.weights), list[Any]()
     for name, one in (("train", rows), ("eval", test_rows)):
         form = None if one is None else find_form(one.column_names)
         if one is None or form == PAIR:
             sets.append(one if one is None else encode(one, tokenizer, config))
-            continue
-        is_chat = form in ("messages", "prompt-completion") and not isinstance(one[0].get("prompt"), str)
-        train_on = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
-        rules = parse_weights(config.weights)
-        if {"image", "images"} & set(one.column_names):
+        elif {"image", "images"} & set(one.column_names):  # which TRL prepares
             config.refuse(("train_on", "weights"), "rows with images")
-        elif is_chat or rules or train_on != "all" or {WEIGHT, TOKEN_WEIGHTS} & set(one.column_names):
-            encoder = Encoder(tokenizer, None, None, "start", train_on, completion_only_loss, rules)  # type: ignore[arg-type]
-            one = tokenise(one, encoder, f"{name} data")
-        sets.append(one)
+            sets.append(one)
+        else:
+            train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
+            encoder = Encoder(tokenizer, None, None, "start", train_on, completion_only_loss, rules)
+            sets.append(tokenise(one, encoder, f"{name} data"))
     return sets[0], sets[1]
 
 
@@ -267,18 +258,25 @@ def require_masked_prompts(completion_only_loss: bool | None) -> None:
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
 
 
-def _without_overlap(rows: Dataset, benchmarks: Mapping[str, Iterable[str]], config: DataConfig) -> Dataset:
-    """Count the training problems that are benchmark problems, and drop them where the settings ask for it."""
-    overlap = find_overlap(rows["problem"], benchmarks)
-    inside = sorted({row for places in overlap.values() for row in places})
-    counts = ", ".join(f"{name} {len(places):,}" for name, places in overlap.items())
-    listed = ": rows " + ", ".join(map(str, inside[:5])) + (", ..." if len(inside) > 5 else "") if inside else ""
-    level = log.warning if inside else log.info
-    level("overlap: %s of %s training problems are benchmark problems (%s)%s",
-          f"{len(inside):,}", f"{len(rows):,}", counts, listed)  # fmt: skip
-    if config.drop_overlap and len(inside) == len(rows):
+def without_overlap(rows: Dataset, folder: str, *, drop: bool) -> Dataset:
+    """Count the training problems that equal one of a folder of benchmarks up to case and punctuation, or drop them."""
+
+    def bare(text: Any) -> str:
+        return re.sub(r"[\W_]+", "", text.lower()) if isinstance(text, str) else ""
+
+    problems, counts, inside = list(map(bare, rows["problem"])), [], set[int]()
+    for path in list_files(folder, field="benchmarks_dir"):
+        known = set(map(bare, read_file(path).column("problem"))) - {""}
+        if not known:
+            raise DataError(f'{path}: has no text in a field "problem"', field="benchmarks_dir")
+        places = [row for row, problem in enumerate(problems) if problem in known]
+        counts.append(f"{path.name.partition('.')[0]} {len(places):,}")
+        inside.update(places)
+    text = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({', '.join(counts)})"
+    (log.warning if inside else log.info)("overlap: %s; the first rows: %s", text, sorted(inside)[:5])
+    if drop and len(inside) == len(rows):
         raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-    return rows.select(sorted(set(range(len(rows))) - set(inside))) if config.drop_overlap else rows
+    return rows.select(sorted(set(range(len(rows))) - inside)) if drop else rows
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
@@ -324,20 +322,9 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     unused = [str(rule) for rule in encoder.rules if rule not in encoder.others.used]
     if unused:
         raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
-    if may_weigh and not _has_soft_weights(made):
+    if may_weigh and all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights):
         made = made.remove_columns(TOKEN_WEIGHTS)
     return made
-
-
-def _has_soft_weights(rows: Dataset) -> bool:
-    """Return whether some token is trained with another weight than 1."""
-    import pyarrow.compute as pc
-
-    for table in rows.select_columns([TOKEN_WEIGHTS]).with_format("arrow").iter(batch_size=10_000):
-        weights = np.asarray(pc.list_flatten(table[TOKEN_WEIGHTS]))
-        if ((weights != 0) & (weights != 1)).any():
-            return True
-    return False
 
 
 # ---- lengths

@@ -111,7 +111,7 @@ def _from_alpaca(row: Mapping[str, Any]) -> Row:
     _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
-    return {"problem": problem, "solution": row.get("output"), **_weight_in(row)}
+    return {"problem": problem, "solution": row.get("output"), **({WEIGHT: row[WEIGHT]} if WEIGHT in row else {})}
 
 
 _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("system", "user", "assistant", "tool")}
@@ -131,11 +131,8 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
             raise DataError(problem, value=turn, hint="write such rows as messages")
         others = {name: value for name, value in fields.items() if name not in ("from", "value")}
         messages.append({**others, "role": _ROLES[speaker], "content": text})
-    return {"messages": messages, **({"tools": row["tools"] or None} if "tools" in row else {}), **_weight_in(row)}
-
-
-def _weight_in(row: Mapping[str, Any]) -> Row:
-    return {WEIGHT: row[WEIGHT]} if WEIGHT in row else {}
+    others = {name: row[name] or None if name == "tools" else row[name] for name in ("tools", WEIGHT) if name in row}
+    return {"messages": messages, **others}
 
 
 def _refuse_more(row: Mapping[str, Any], *names: str) -> None:

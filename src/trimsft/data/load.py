@@ -126,18 +126,11 @@ class DataConfig:
 class RowSettings(Rendering):
     """Which rows are measured, and how they are rendered: settings of `trimsft tokens` and `trimsft audit`."""
 
-    data: str = option(
-        metavar="DATA",
-        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes.",
-    )
+    data: str = option(metavar="DATA", help="Dataset of the hub, or local files, in any form that train takes.")
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
     solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
-    drop_incomplete: bool = option(
-        False,
-        flags=("--drop-incomplete",),
-        help="Drop and count rows that lack a column of their form, instead of refusing the data.",
-    )
+    drop_incomplete: bool = option(False, flags=("--drop-incomplete",), help="Drop rows that lack a column.")
 
     def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
         """Return the rows as `trimsft train` reads them, in the columns of their form, and where they come from."""
@@ -186,12 +179,10 @@ class Source:
         return (f"{self.name}, {self.unit} {number}" for number in self.numbers)
 
     def column(self, name: str) -> Iterable[Any]:
-        """Yield one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
+        """Return one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
         if isinstance(self.records, list):
-            yield from (record.get(name) for record in self.records)
-        else:
-            for batch in self.records.select_columns([name]).iter(batch_size=1000):
-                yield from batch[name]
+            return (record.get(name) for record in self.records)
+        return (value for batch in self.records.select_columns([name]).iter(batch_size=1000) for value in batch[name])
 
 
 @dataclass(frozen=True)

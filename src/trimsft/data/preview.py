@@ -98,11 +98,11 @@ def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> 
         eos_trained = any(token.fate == "trained" and token.id == tokenizer.eos_token_id for token in last)
         masked, left, cut = map(fates.count, ("masked", "trained", "cut"))
         shown.append(ShownRow(number, masked, left, cut, eos_trained, tokens))
-    trained = [len(example.trained) for example in encoder.truncated(encoded)]
+    trained = [len(encoder.truncated(0, *one).trained) for one in encoded]
     return Preview(shown, report_lengths([len(ids) for ids, _ in encoded], trained, encoder.max_length))
 
 
-def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
+def show(seen: Preview, console: Console) -> None:
     """Print the rows, the prompt dim and trained tokens in colour, and a line on all rows."""
     for one in seen.rows:
         cut = f", {one.cut_tokens:,} lost to the maximum length" if one.cut_tokens else ""
@@ -119,7 +119,6 @@ def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
             for number, token in enumerate(tokens):
                 style = STYLES["weighed" if is_weighed else fate][number % 2]
                 drawn.append(spaced(token.text) or f"<token {token.id}>", style + " bold underline" * token.special)
-                drawn.append(f"[{token.id}]" if show_ids else "", style="dim")
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()
     console.print(f"all rows: {seen.lengths}", soft_wrap=True)

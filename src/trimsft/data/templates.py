@@ -172,13 +172,7 @@ def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, P
     """Choose for `--template auto` in evaluation; return the template's name, the template, and in one line why.
 
     The recipe evaluates each family of its base models with a fixed text. A family is known by what its tokenizer does
-    and holds, never by a name or a path, which change when a model is trained or moved:
-
-        family        chat template                             tokens                                  template
-        Qwen 2, 2.5   ChatML, with a system message of its own  <|im_end|>, <|endoftext|>, no bos       qwen-boxed
-        DeepSeekMath  none, or "User: ...\\n\\nAssistant:"        begin_of_sentence as bos, full-width    deepseek
-        Llama 3 base  none                                      <|begin_of_text|>, <|start_header_id|>  llama-base-boxed
-        any other     its own, or none                                                                  chat, or plain
+    and holds (`recognise`), never by a name or a path, which change when a model is trained or moved.
     """
     name, why = recognise(tokenizer)
     if system_prompt is not None and name not in ("chat", "plain"):
@@ -244,28 +238,11 @@ Keep = Literal["start", "end"]
 class Rendering:
     """The rendering of rows, in the words of `trimsft train`; what is not set is taken from a run's training."""
 
-    template: str = option(
-        "auto",
-        metavar="NAME",
-        help="How a problem becomes a prompt; auto takes the template that the run was trained with.",
-    )
-    system_prompt: str | None = option(
-        None, help="System prompt ('' for none); by default the one that the run was trained with."
-    )
-    max_length: int | None = option(
-        None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
-    )
-    train_on: str | None = option(
-        None,
-        choices=TRAIN_ON,
-        help="Of messages the turns of the assistant, only the last of them, or all (default: as the run was trained, "
-        "else the assistant's).",
-    )
-    weights: str | None = option(
-        None,
-        metavar="RULES",
-        help='Weights of tokens by role, span or /pattern/, such as "prompt=0.1, thinking=0.5" (0: not trained).',
-    )
+    template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt (auto: as trained).")
+    system_prompt: str | None = option(None, help="System prompt, '' for none (default: as the run was trained).")
+    max_length: int | None = option(None, help="Cut rows to so many tokens, 0: never (default: as trained).", least=0)
+    train_on: str | None = option(None, choices=TRAIN_ON, help="Turns of messages (default: as trained, or assistant).")
+    weights: str | None = option(None, metavar="RULES", help='Weights by role or span: "prompt=0.1, thinking=0.5".')
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
     completion_only_loss: bool | None = None  # of prompts and completions; None masks prompts

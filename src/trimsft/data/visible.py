@@ -135,6 +135,6 @@ class TokenTexts:
 @cache
 def _byte_alphabet() -> dict[str, int]:
     """Return the letters of byte-level tokenizers and their bytes: printable ones as they are, others from 256 on."""
-    from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode
-
-    return {letter: byte for byte, letter in bytes_to_unicode().items()}
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in printable)
+    return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}

@@ -4,14 +4,8 @@ r"""Weights of tokens by what they are: `--weights "prompt=0.1, thinking=0.5, bo
     ['thinking=0.5', '/a,b=c/=2.0']
 
 Factors of all rules that fit a token multiply, and so does what the data itself says of a row, a message or a part.
-
-    prompt               everything that is not trained otherwise: it is trained with this weight
-    system, user, tool   turns of that role, trained with this weight
-    completion           everything that is trained otherwise
-    assistant            the same, in the turns of the assistant; last_turn: in the last of them
-    thinking             <think> ... </think> in an answer; tool_call: a call in it; answer: what is neither
-    boxed                \boxed{...} in an answer
-    /pattern/            what a regular expression finds in an answer
+`prompt`, `system`, `user` and `tool` are about what is not trained otherwise, and train it; `completion`, `assistant`,
+`last_turn`, `thinking` (<think>), `tool_call`, `answer` (neither), `boxed` and patterns are about what is.
 """
 
 from __future__ import annotations

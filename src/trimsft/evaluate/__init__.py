@@ -1,7 +1,5 @@
 """Evaluation: repeated sampling, grading, scores and their comparison."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +11,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "grade", "majority_at_k", "pass_at_k"]
 
-_RUN, _GRADING, _METRICS = "trimsft.evaluate.run", "trimsft.grading", "trimsft.evaluate.metrics"
-_HOMES = {
-    "EvalSettings": "trimsft.evaluate.settings", "Evaluated": _RUN, "evaluate": _RUN, "evaluate_model": _RUN,
-    "Grade": _GRADING, "grade": _GRADING, "majority_at_k": _METRICS, "pass_at_k": _METRICS,
-}  # fmt: skip
-
 
 def __getattr__(name: str) -> Any:
     """Grading brings mpmath and numpy along; who only asks for help does not wait for them."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for module in ("settings", "run", "metrics") if name in __all__ else ():
+        if hasattr(found := import_module(f"{__name__}.{module}"), name):
+            return getattr(found, name)
+    return getattr(import_module("trimsft.grading"), name)

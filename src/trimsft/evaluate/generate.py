@@ -11,16 +11,15 @@ the same, because the seed of a sample depends on the evaluation's seed, the pro
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.engines import Engine, EngineError, Request
+from trimsft.evaluate.engines import Completion, Engine, EngineError, Request
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
-from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.samples import GREEDY, Asked, Key, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
@@ -36,32 +35,23 @@ class Evaluation:
     benchmark: str
     problems: Sequence[Problem]
     prompts: Prompts
-    protocol: EvalSettings
+    settings: EvalSettings
     source: str | None = None
     """Where the problems were read from, for the record; what they are is known by their fingerprint."""
 
-    def settings(self, engine: Engine) -> dict[str, Any]:
-        """Return everything that the samples depend on; under `details`, what else is worth knowing."""
-        return {
-            **settings_of(self.benchmark, self.problems, self.protocol, self.prompts),
-            "engine": {"name": engine.name, **engine.identity},
-            "details": {**engine.details, "source": self.source, "notes": list(self.prompts.notes)},
-        }
-
-    def wanted(self) -> dict[Key, None]:
-        """Return every sample that is asked for, in the order of the problems."""
-        return wanted_keys(settings_of(self.benchmark, self.problems, self.protocol), [p.id for p in self.problems])
+    def protocol(self, engine: Engine) -> Protocol:
+        return make_protocol(self.benchmark, self.problems, self.settings, self.prompts, engine, self.source)
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """Return the requests for these samples."""
-        sampled = self.prompts.ended(self.protocol.sampling)
+        sampled = self.prompts.ended(self.settings.sampling)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
-        at = {None: sampled} | {t: replace(sampled, temperature=t) for t in self.protocol.temperatures}
+        at = {None: sampled} | {t: replace(sampled, temperature=t) for t in self.settings.temperatures}
         prompts = {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
         return {
             key: Request(
                 prompt=prompts[key.problem].text,
-                seed=sample_seed(self.protocol.seed, key),
+                seed=sample_seed(self.settings.seed, key),
                 sampling=greedy if key.sample == GREEDY else at[key.temperature],
                 tokens=prompts[key.problem].tokens,
                 messages=prompts[key.problem].messages,
@@ -69,39 +59,42 @@ class Evaluation:
             for key in keys
         }
 
-    def check(self, engine: Engine) -> None:
-        """Refuse what the engine cannot do, before anything is written: a request of each kind for each problem."""
-        kinds = [key for key in self.wanted() if key.sample in (GREEDY, 0)]
-        engine.check(list(self.requests(kinds).values()))
 
-
-def settings_of(
-    benchmark: str, problems: Sequence[Problem], protocol: EvalSettings, prompts: Prompts | None = None
-) -> dict[str, Any]:
-    """Return the settings of a record, but for the engine; without prompts, those known before a model is asked."""
-    prompt: dict[str, Any] = {"system_prompt": instruction_of(protocol, problems)}
-    sampling = asdict(protocol.sampling if prompts is None else prompts.ended(protocol.sampling))
+def make_protocol(
+    benchmark: str,
+    problems: Sequence[Problem],
+    settings: EvalSettings,
+    prompts: Prompts | None = None,
+    engine: Engine | None = None,
+    source: str | None = None,
+) -> Protocol:
+    """Return what the samples depend on; without prompts and engine, as much as is known before a model is loaded."""
+    prompt = {"system_prompt": instruction_of(settings, problems), "stop": list(settings.sampling.stop)}
+    sampling = asdict(settings.sampling if prompts is None else prompts.ended(settings.sampling))
     if prompts is not None:
         prompt |= {"template": prompts.template, "example": prompts.example}
     else:
-        prompt |= {} if protocol.template == "auto" else {"template": resolve_template_name(protocol.template, None)}
+        prompt |= {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
         del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
-    return {
-        "benchmark": benchmark,
-        "problems": {"count": len(problems), "sha256": fingerprint(problems)},
-        "prompt": {**prompt, "stop": list(protocol.sampling.stop)},
-        "sampling": sampling,
-        "samples": protocol.samples,
-        "greedy": protocol.greedy,
-        "temperatures": sorted(map(float, protocol.temperatures)),
-        "temperature_samples": protocol.temperature_samples if protocol.temperatures else 0,
-        "seed": protocol.seed,
-    }
+    notes = {"source": source, "notes": list(prompts.notes if prompts else ())}
+    return Protocol(
+        benchmark=benchmark,
+        problems=Asked(len(problems), fingerprint(problems)),
+        prompt=prompt,
+        sampling=sampling,
+        samples=settings.samples,
+        greedy=settings.greedy,
+        temperatures=sorted(map(float, settings.temperatures)),
+        temperature_samples=settings.temperature_samples if settings.temperatures else 0,
+        seed=settings.seed,
+        engine={} if engine is None else {"name": engine.name, **engine.identity},
+        details={} if engine is None else {**engine.details, **notes},
+    )
 
 
-def instruction_of(protocol: EvalSettings, problems: Sequence[Problem]) -> str | None:
+def instruction_of(settings: EvalSettings, problems: Sequence[Problem]) -> str | None:
     """Return the system prompt that was asked for: as a setting, or in the rows of the benchmark, the same in all."""
-    return problems[0].instruction if protocol.system_prompt is None else protocol.system_prompt
+    return problems[0].instruction if settings.system_prompt is None else settings.system_prompt
 
 
 def sample_seed(seed: int, key: Key) -> int:
@@ -152,65 +145,55 @@ def fill(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
-    wanted = evaluation.wanted()
-    shas = {p.id: prompt.sha for p, prompt in zip(evaluation.problems, evaluation.prompts.prompts, strict=True)}
+    protocol, problems, failures = evaluation.protocol(engine), evaluation.problems, 0
+    wanted = protocol.keys(problems)
+    shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
-        settings = evaluation.settings(engine)
-        record.refuse_other(settings, evaluation.problems)
+        record.refuse_other(protocol, problems)
         for sample in record:
             if shas.get(sample.problem) != sample.prompt_sha:
                 problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt than the one asked now"
                 hint = "has the chat template changed? choose another output directory"
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
-        record.settle(settings, evaluation.problems)
+        record.settle(protocol, problems)
         missing = record.missing(wanted)
         progress = Progress(len(wanted), resumed=len(wanted) - len(missing))
         on_progress(progress)
-        for attempt in range(attempts):
-            if not missing:
-                break
+        for attempt in range(attempts if missing else 0):
             time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            _record_completions(record, evaluation.requests(missing), shas, engine, progress, on_progress)
-            missing = record.missing(missing)
+            requests = evaluation.requests(missing)
+            with contextlib.closing(_complete(engine, requests)) as completions:
+                for key, completion in completions:
+                    if completion.finish == "error":
+                        progress.failed += 1
+                        failures += 1
+                        record.last_error = completion.error
+                    else:
+                        failures = 0
+                        progress.generated += 1
+                        progress.tokens += completion.tokens
+                        record.append(_sample(key, requests[key].seed, completion, shas[key.problem]))
+                    on_progress(progress)
+                    if failures >= GIVE_UP_AFTER:
+                        break
+            if not (missing := record.missing(missing)):
+                break
+            failures = 0
         return progress
 
 
-def _record_completions(
-    record: SampleRecord,
-    requests: dict[Key, Request],
-    shas: dict[str, str],
-    engine: Engine,
-    progress: Progress,
-    on_progress: Callable[[Progress], None],
-) -> None:
-    """Record each completion as it comes, until too many requests in a row have failed."""
-    keys, failures = dict(enumerate(requests)), 0
+def _sample(key: Key, seed: int, completion: Completion, sha: str) -> Sample:
+    assert completion.finish != "error"
+    text, tokens, finish = completion.text, completion.tokens, completion.finish
+    return Sample(key.problem, key.sample, seed, text, tokens, finish, sha, key.temperature)
+
+
+def _complete(engine: Engine, requests: Mapping[Key, Request]) -> Generator[tuple[Key, Completion], None, None]:
+    """Yield the completion of each request; one answered twice is refused."""
+    keys = dict(enumerate(requests))
     with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # its answers may go unread
         for completion in completions:
-            key = keys.pop(completion.index, None)
-            if key is None:
+            if completion.index not in keys:
                 problem = f"{engine.name} answers request {completion.index} twice, or one that was not asked"
                 raise EngineError(problem, field="engine")
-            if completion.finish == "error":
-                progress.failed += 1
-                failures += 1
-                record.last_error = completion.error
-            else:
-                failures = 0
-                progress.generated += 1
-                progress.tokens += completion.tokens
-                record.append(
-                    Sample(
-                        problem=key.problem,
-                        sample=key.sample,
-                        temperature=key.temperature,
-                        seed=requests[key].seed,
-                        text=completion.text,
-                        tokens=completion.tokens,
-                        finish=completion.finish,
-                        prompt_sha=shas[key.problem],
-                    )
-                )
-            on_progress(progress)
-            if failures == GIVE_UP_AFTER:
-                return
+            yield keys.pop(completion.index), completion

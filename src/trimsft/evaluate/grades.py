@@ -75,9 +75,9 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
                     line = GradeLine(name, one.sample, one.status, one.answer, vote, one.temperature)
                     file.write((json.dumps(asdict(line)) + "\n").encode())
         scored.sort(key=attrgetter("problem"))
-        settings = record.settings()
-        temperature = float(settings["sampling"]["temperature"])
-        scores = score_counts(settings["benchmark"], scored, statuses, temperature=temperature)
+        protocol = record.protocol()
+        temperature = float(protocol.sampling["temperature"])
+        scores = score_counts(protocol.benchmark, scored, statuses, temperature=temperature)
         notes = []
         if are_alike and len(problems) > 1 and scores.samples > 1:
             notes.append(

@@ -176,7 +176,6 @@ class ProblemScore:
     truncated: int
     tokens: int  # sum over all samples
     greedy: bool | None  # whether greedy decoding was correct; None where it was not run
-    mixed: bool  # whether some cluster holds answers with different grades
     samples_at: int = 0  # at each of the further temperatures
     correct_at: dict[float, int] = field(default_factory=dict)
 
@@ -185,8 +184,8 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
     """Count the answers of a problem; return the vote of each result, too, which is None for all but the samples.
 
     Each cluster is graded by its representative, the most frequent text of it, since that is the answer that the vote
-    elects; so also where other members were graded differently, as happens because equivalence is not transitive:
-    `mixed` reports that. Equal texts graded differently (a timeout) count as correct where one of them was.
+    elects; so also where other members were graded differently, as happens because equivalence is not transitive.
+    Equal texts graded differently (a timeout) count as correct where one of them was.
     """
     sampled = [result for result in results if result.temperature is None and not result.greedy]
     answers = [sample.answer for sample in sampled]
@@ -195,7 +194,6 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for number, text in enumerate(representatives(answers, clusters)):
         sizes[text in correct_texts].append(clusters.count(number))
-    graded = {(number, sample.correct) for number, sample in zip(clusters, sampled, strict=True)}
     further = Counter(result.temperature for result in results if result.temperature is not None)
     score = ProblemScore(
         problem=problem,
@@ -207,7 +205,6 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
         truncated=sum(sample.truncated for sample in sampled),
         tokens=sum(sample.tokens for sample in sampled),
         greedy=next((result.correct for result in results if result.greedy), None),
-        mixed=len(graded) > len({number for number, _ in graded}),
         samples_at=min(further.values(), default=0),
         correct_at={at: sum(one.correct for one in results if one.temperature == at) for at in sorted(further)},
     )

@@ -41,7 +41,7 @@ class Prompt:
     """One prompt in the forms that engines take."""
 
     text: str
-    tokens: tuple[int, ...] | None = None  # None without a tokenizer
+    tokens: tuple[int, ...] = ()  # none without a tokenizer
     messages: tuple[dict[str, str], ...] | None = None  # None for a template that is no chat
 
     @property
@@ -56,7 +56,6 @@ class Prompts:
     """All prompts of a benchmark, and what ends an answer to them."""
 
     template: str  # the name of the template used: never auto
-    system_prompt: str | None
     prompts: tuple[Prompt, ...]
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
@@ -85,7 +84,7 @@ def make_prompts(
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
         chats = (tuple(messages_of(problem, instruction)) for problem in problems)
         why = (_SERVER_RENDERS,) if template == "auto" else ()
-        return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats), notes=why)
+        return Prompts("chat", tuple(Prompt("", messages=chat) for chat in chats), notes=why)
     notes: tuple[str, ...] = ()
     if template == "auto":
         name, chosen, reason = choose_for_family(tokenizer, system_prompt)
@@ -94,7 +93,7 @@ def make_prompts(
         name, chosen = resolve_template_name(template, tokenizer), choose_template(template, tokenizer, system_prompt)
     if tokenizer is None:
         prompts = tuple(Prompt(text) for text in chosen.render(problems))
-        return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
+        return Prompts(name, prompts, stop=(chosen.end,) if chosen.end else ())
     prompts = tuple(
         Prompt(text, tuple(ids), tuple(chosen.messages(problem)) if isinstance(chosen, ChatTemplate) else None)
         for problem, text, ids in zip(
@@ -108,7 +107,7 @@ def make_prompts(
                     f"template {name!r}: {marker} is no token of this tokenizer, which reads it as {length} tokens; "
                     "is it the template of another model?",
                 )
-    return Prompts(name, system_prompt, prompts, *_ends(chosen, tokenizer), notes)
+    return Prompts(name, prompts, *_ends(chosen, tokenizer), notes)
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:

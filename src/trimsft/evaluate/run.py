@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from trimsft.data.templates import TemplateError, resolve_template_name
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines import Engine, Sampling, identify_model, make_engine
-from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
+from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, make_protocol
 from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
-from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.samples import GREEDY, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.grading import Grader, load_scorer
@@ -104,9 +104,11 @@ def evaluate(
         if (name := benchmark_name(path)) in unfinished:
             prompts = _prompts(settings, engine, problems[name])
             source = describe_source(path, settings.data_dir)
-            evaluations[name] = Evaluation(name, problems[name], prompts, settings, source)
-            records[name].refuse_other(evaluations[name].settings(engine), problems[name])
-            evaluations[name].check(engine)
+            evaluations[name] = asked = Evaluation(name, problems[name], prompts, settings, source)
+            protocol = asked.protocol(engine)
+            records[name].refuse_other(protocol, problems[name])
+            first = [key for key in protocol.keys(problems[name]) if key.sample in (GREEDY, 0)]
+            engine.check(list(asked.requests(first).values()))
     for name, record in records.items():
         if name in evaluations:
             on_start(name, evaluations[name].prompts)
@@ -117,10 +119,9 @@ def evaluate(
 
 def _is_complete(record: SampleRecord, problems: Sequence[Problem], settings: EvalSettings) -> bool:
     """Return whether every sample is recorded already; refuse settings that the record does not allow."""
-    name = record.folder.name
-    if record.refuse_other(settings_of(name, problems, settings), problems):
+    if record.refuse_other(make_protocol(record.folder.name, problems, settings), problems):
         return False
-    return _is_same_model(record.settings(), settings) and not record.missing(record.wanted())
+    return _is_same_model(record.protocol().engine, settings) and not record.missing(record.wanted())
 
 
 def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
@@ -135,20 +136,14 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
-    return bool(known.items() <= recorded.get("engine", {}).items())
+    return known.items() <= recorded.items()
 
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     """Make the prompts, with notes of what a reader of the scores should know."""
     tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
     system_prompt = instruction_of(settings, problems)
-    try:
-        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
-    except TemplateError as error:
-        if error.field != "system_prompt" or settings.system_prompt is not None:
-            raise
-        problem, hint = "has no place for the `instruction` of the rows", "use chat, plain or auto"
-        raise UsageError(problem, field="template", value=settings.template, hint=hint) from error
+    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
     notes = [*prompts.notes, *engine.details.get("notes", ())]
     if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
         notes.append(f"graded by {graded_by}")

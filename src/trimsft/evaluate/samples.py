@@ -9,15 +9,15 @@ runs/trim/eval/math500/
 
 record = SampleRecord(Path("runs/trim/eval/math500"))
 with record.lock():
-    record.settle(settings, problems)
-    missing = record.missing(keys)
+    record.settle(protocol, problems)
+    missing = record.missing(protocol.keys(problems))
     record.append(Sample(...))
 """
 
 import json
 import reprlib
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -78,23 +78,41 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class _Problems:
+class Asked:
+    """The problems of an evaluation, by what they are known."""
+
     count: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """What has to be known of settings.json to read the rest."""
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
 
-    problems: _Problems
+    benchmark: str
+    problems: Asked
+    prompt: dict[str, Any]
+    sampling: dict[str, Any]
     samples: int
     greedy: bool
-    benchmark: str
     temperatures: list[float]
     temperature_samples: int
-    sampling: dict[str, Any]
+    seed: int
     engine: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counts = (self.samples, self.temperature_samples)
+        if not 0 <= min(counts) <= max(counts) <= MOST_SAMPLES or self.problems.count < 1:
+            raise ValueError("samples or problems.count is impossible")
+
+    def keys(self, problems: Sequence[Problem]) -> dict[Key, None]:
+        """Return the keys of all samples, greedy first, in the order of the problems."""
+        each: list[tuple[int, float | None]] = [
+            (number, None) for number in range(GREEDY if self.greedy else 0, self.samples)
+        ]
+        each += [(number, at) for at in self.temperatures for number in range(self.temperature_samples)]
+        return dict.fromkeys(Key(problem.id, *one) for problem in problems for one in each)
 
 
 class SampleRecord:
@@ -118,25 +136,25 @@ class SampleRecord:
         self._known = None  # until now another process may have written
         return lock
 
-    def settle(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> None:
-        """Write settings and problems the first time; later let them grow, and refuse whatever else differs."""
-        changed = self.refuse_other(settings, problems)
+    def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
+        """Write protocol and problems the first time; later let them grow, and refuse whatever else differs."""
+        changed = self.refuse_other(protocol, problems)
         if changed:
             # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
             # command makes again
             (self.folder / "scores.json").unlink(missing_ok=True)
             write_whole(self.problems_path, write_problems(problems))
-        content = (json.dumps(settings, indent=1) + "\n").encode()
+        content = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
         if changed or content != self.settings_path.read_bytes():
             write_whole(self.settings_path, content)
 
-    def refuse_other(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> bool:
+    def refuse_other(self, protocol: Protocol, problems: Sequence[Problem]) -> bool:
         """Refuse an evaluation that may not go on in this record, and write nothing; return whether it is another.
 
-        Settings that are left out are not compared, so that most can be refused before a model is loaded. Before the
-        first sample is recorded, settings do not bind. More samples, temperatures, the greedy answer and more problems
-        after the same first ones leave every recorded sample as it would have come out: its seed depends on the seed,
-        the problem, its number and temperature alone.
+        What a protocol leaves out is not compared, so that most can be refused before a model is loaded; before the
+        first sample is recorded, nothing binds. More samples, temperatures, the greedy answer and more problems after
+        the same first ones leave every recorded sample as it would have come out: its seed depends on the seed, the
+        problem, its number and temperature alone.
         """
         is_empty = next(iter(self._samples), None) is None
         if not self.settings_path.exists() and not is_empty:
@@ -144,26 +162,23 @@ class SampleRecord:
             raise RunError(problem, hint=_RESTORE)
         if is_empty:
             return True
-        recorded = self.settings()
-        was, now = dict(by_dotted_name(recorded)), dict(by_dotted_name(parse_json(json.dumps(settings))))
-        changed = [name for name in now if not name.startswith("details") and was.get(name, ...) != now[name]]
-        refused = []
-        for name in changed:
-            if name.startswith("problems."):
-                continue
+        recorded, refused = self.protocol(), []
+        was, now = (dict(by_dotted_name(parse_json(json.dumps(asdict(one))))) for one in (recorded, protocol))
+        names = [name for name in now if not name.startswith("details") and now[name] != {}]
+        changed = [name for name in names if was.get(name, "not set") != now[name]]
+        for name in (name for name in changed if not name.startswith("problems.")):
             before, after = was.get(name, "not set"), now[name]
-            grown = name in MAY_GROW and before < after
-            grown |= name == "temperatures" and set(before) < set(after)
-            if not grown and not (name in OF_SAMPLES and recorded["samples"] == 0):
+            has_grown = name in MAY_GROW and before < after
+            has_grown |= name == "temperatures" and set(before) < set(after)
+            if not has_grown and not (name in OF_SAMPLES and recorded.samples == 0):
                 why = " (a record never shrinks)" if name in (*MAY_GROW, "temperatures") else ""
                 refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
-        if any(name.startswith("problems.") for name in changed):
+        if recorded.problems != protocol.problems:
             pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
             other = next((at for at, (before, after) in pairs if before != after), None)
-            count = recorded["problems"]["count"]
-            if other is not None or len(problems) < count:
+            if other is not None or len(problems) < recorded.problems.count:
                 why = f"number {other} has another id, text or answer" if other else "a record never shrinks"
-                refused.append(f"problems: was {count}, now {len(problems)} ({why})")
+                refused.append(f"problems: was {recorded.problems.count}, now {len(problems)} ({why})")
         if refused:
             raise RunError(
                 f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
@@ -171,23 +186,18 @@ class SampleRecord:
             )
         return bool(changed)
 
-    def settings(self) -> dict[str, Any]:
+    def protocol(self) -> Protocol:
         """Return what the samples were made with."""
         try:
-            settings = read_json(self.settings_path, dict[str, Any], hint=_RESTORE)
+            return read_json(self.settings_path, Protocol, hint=_RESTORE)
         except FileNotFoundError:
             raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
-        known = checked(_Settings, settings, where=str(self.settings_path), hint=_RESTORE)
-        counts = (known.samples, known.temperature_samples)
-        if not (0 <= min(counts) <= max(counts) <= MOST_SAMPLES and known.problems.count > 0):
-            raise RunError(f"{self.settings_path}: samples or problems.count is impossible", hint=_RESTORE)
-        return settings
 
     def problems(self) -> list[Problem]:
-        """Return as many problems as the settings say, whatever a killed process wrote after them."""
-        recorded = self.settings()["problems"]
-        problems = read_problems(self.problems_path)[: recorded["count"]]
-        if len(problems) < recorded["count"] or fingerprint(problems) != recorded["sha256"]:
+        """Return as many problems as the protocol says, whatever a killed process wrote after them."""
+        asked = self.protocol().problems
+        problems = read_problems(self.problems_path)[: asked.count]
+        if len(problems) < asked.count or fingerprint(problems) != asked.sha256:
             problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
             raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
         return problems
@@ -211,8 +221,8 @@ class SampleRecord:
             yield sample
 
     def wanted(self) -> dict[Key, None]:
-        """Return every sample that the settings ask for, in the order of the problems."""
-        return wanted_keys(self.settings(), [problem.id for problem in self.problems()])
+        """Return every sample that the protocol asks for, in the order of the problems."""
+        return self.protocol().keys(self.problems())
 
     def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""
@@ -236,10 +246,3 @@ class SampleRecord:
     def close(self) -> None:
         """Close the file; the next `append` opens it again."""
         self._samples.close()
-
-
-def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> dict[Key, None]:
-    """Return the keys of all samples, greedy first, in the order of the problems."""
-    each = [(number, None) for number in range(GREEDY if settings["greedy"] else 0, settings["samples"])]
-    each += [(number, at) for at in settings["temperatures"] for number in range(settings["temperature_samples"])]
-    return dict.fromkeys(Key(problem, *one) for problem in problems for one in each)

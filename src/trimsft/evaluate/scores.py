@@ -1,10 +1,9 @@
 """The scores of a run on a benchmark, their file, and their mean over benchmarks and over runs, all with intervals.
 
-result = score("gsm8k", samples, equivalent)          # samples: SampleResult, one for each response
-result.metrics["pass@8"].low, result.average.value    # an interval of every metric, by name
-macro([result, score("math500", ...)])                # mean over benchmarks; macros: of several metrics at once
+gsm8k, math500 = load_run("runs/trim")               # of a run directory
+gsm8k.metrics["pass@8"].low, gsm8k.average.value      # an interval of every metric, by name
+macro([gsm8k, math500])                               # mean over benchmarks; macros: of several metrics at once
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
-load_run("runs/trim")                                 # of a run directory
 
 `scores.json` is the last file of an evaluation:
 
@@ -15,7 +14,6 @@ load_run("runs/trim")                                 # of a run directory
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,15 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.metrics import (
-    Equivalent,
-    ProblemScore,
-    SampleResult,
-    metric_bounds,
-    metric_names,
-    metric_values,
-    summarize,
-)
+from trimsft.evaluate.metrics import ProblemScore, metric_bounds, metric_names, metric_values
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
 from trimsft.runs.parsing import parse_json, read_json
@@ -52,7 +42,6 @@ class BenchmarkScore:
     temperature_samples: int  # of each problem at each further temperature
     metrics: dict[str, Interval]  # by the names that `trimsft.evaluate.metrics` lists
     statuses: dict[str, int]  # how many samples were graded how
-    mixed_problems: int  # problems where answers that voted together were graded differently; see `summarize`
     per_problem: tuple[ProblemScore, ...]  # sorted by id; every metric can be had again from these
 
     @property
@@ -86,32 +75,6 @@ class BenchmarkScore:
         return asdict(self)
 
 
-def score(
-    benchmark: str,
-    samples: Sequence[SampleResult],
-    equivalent: Equivalent,
-    *,
-    temperature: float = 1.0,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> BenchmarkScore:
-    """Score a benchmark's samples, in whatever order they come.
-
-    Args:
-        samples: the same number of each problem, at each temperature, and a greedy one of all problems or of none.
-        equivalent: whether two answers say the same; asked in both directions.
-    """
-    by_problem: dict[str, list[SampleResult]] = {}
-    for sample in samples:
-        by_problem.setdefault(sample.problem, []).append(sample)
-    drawn = [Counter((one.temperature, one.greedy) for one in results) for results in by_problem.values()]
-    if not drawn or any(counts != drawn[0] for counts in drawn):
-        raise ValueError(f"{benchmark}: all problems must have the same samples, and there must be some")
-    problems = [summarize(name, results, equivalent)[0] for name, results in sorted(by_problem.items())]
-    statuses = Counter(sample.status for sample in samples if not sample.greedy and sample.temperature is None)
-    return score_counts(benchmark, problems, statuses, temperature=temperature, resamples=resamples, seed=seed)
-
-
 def score_counts(
     benchmark: str,
     problems: Sequence[ProblemScore],
@@ -135,7 +98,6 @@ def score_counts(
         temperature_samples=first.samples_at,
         metrics=dict(zip(names, intervals, strict=True)),
         statuses=dict(sorted(statuses.items())),
-        mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
     )
 

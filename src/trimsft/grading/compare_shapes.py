@@ -80,7 +80,7 @@ def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | N
 def _same(gold: Shape, answer: Shape, rules: Rules) -> bool:
     if key(gold.text) == key(answer.text) or _same_shape(gold, answer, rules):
         return True
-    return gold.kind + answer.kind != "leafleaf" and same_set(gold, answer) is True
+    return gold.kind + answer.kind != "leafleaf" and same_set(gold, answer)
 
 
 def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
@@ -98,8 +98,6 @@ def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
         return _in_order(gold, answer, rules)  # x=1, y=2 against 1, 2
     if gold.kind in ("list", "set", "union", "cases"):
         return _same_items(gold.parts, answer.parts, rules)
-    if gold.kind == "ratio":
-        return _same_ratio(gold, answer, rules)
     return _in_order(gold, answer, rules)  # tuple or interval, whose brackets have to be the same, matrix, inequality
 
 
@@ -127,11 +125,6 @@ def _same_across_kinds(gold: Shape, answer: Shape, rules: Rules) -> bool:
         if group.kind == "set" and key(other.text) == "\\emptyset":
             return group.parts[0].text == ""  # a set that holds the empty one is not empty
         return _same(group.parts[0], other, rules) if group is gold else _same(other, group.parts[0], rules)
-    if kinds == {"ratio", "clock"}:
-        return all(g.text == a.text for g, a in zip(gold.parts, answer.parts, strict=False))
-    if kinds == {"ratio", "leaf"}:
-        fractions = _as_fraction(gold), _as_fraction(answer)
-        return "" not in fractions and same_leaf(*fractions, rules)
     return False
 
 
@@ -169,28 +162,6 @@ def _point(shape: Shape) -> tuple[Shape, ...]:
     if len(names) < len(shape.parts) or not set(names) <= set("xyz"):
         return shape.parts
     return tuple(sorted(shape.parts, key=lambda part: key(part.parts[0].text)))
-
-
-# ---- ratios
-
-
-def _same_ratio(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    """Compare 2:3 and 4:6. What has a part such as 03 is a time of day, and that as written."""
-    is_time = any(re.fullmatch(r"0\d", part.text) for part in (*gold.parts, *answer.parts))
-    if len(gold.parts) != len(answer.parts) or is_time:
-        return False
-    first = gold.parts[0].text, answer.parts[0].text
-    pairs = zip(gold.parts[1:], answer.parts[1:], strict=True)
-    return all(same_leaf(f"({g.text})*({first[1]})", f"({a.text})*({first[0]})", rules) for g, a in pairs)
-
-
-def _as_fraction(shape: Shape) -> str:
-    """Return `7:32` as `(7)/(32)`, an empty text where it looks like a time of day."""
-    if shape.kind != "ratio":
-        return shape.text
-    texts = [part.text for part in shape.parts]
-    is_time = any(len(text) > 1 and text.startswith("0") for text in texts)
-    return "" if len(texts) != 2 or is_time else f"({texts[0]})/({texts[1]})"
 
 
 # ---- equations

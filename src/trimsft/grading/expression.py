@@ -167,10 +167,7 @@ class _Reader:
 
     def argument(self) -> Tree:
         """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
-        if self.peek() == "-":  # x^-2, as code writes it
-            self.take()
-            return ("neg", self.argument())
-        return self.atom()
+        return self.signed(self.atom)  # signed: x^-2, as code writes it
 
     def digit(self) -> Tree:
         r"""Read what \frac takes without braces: one digit, one letter, one command."""
@@ -194,35 +191,16 @@ class _Reader:
             return ("call", _ROUNDED[token], self.group())
         if token[:1].isdecimal() or (token[:1] == "." and len(token) > 1):
             return self.number()
-        if token == "\\frac":
+        if token in ("\\frac", "\\binom"):
             self.take()
-            return ("div", self.digit(), self.digit())
-        if token == "\\binom":
-            self.take()
-            return ("call", "binom", self.digit(), self.digit())
-        if token in ("\\sum", "\\prod"):
-            return self.series()
+            parts = self.digit(), self.digit()
+            return ("div", *parts) if token == "\\frac" else ("call", "binom", *parts)
         if token == "np" and self.peek(1) == ".":
             self.at += 2
             return self.atom()
         if token.startswith("\\") and token[1:] in _FUNCTIONS:
             return self.function()
         return self.symbol()
-
-    def series(self) -> Tree:
-        r"""Read `\sum_{k=1}^{n} k^2`: the bound letter, both bounds, and one term."""
-        kind = self.take()[1:]
-        self.take("_")
-        self.take("{")
-        name = self.name()
-        self.take("=")
-        low = self.sum()
-        self.take("}")
-        self.take("^")
-        high = self.argument()
-        if high == ("sym", "\\infty"):
-            raise Unreadable("a series without end")
-        return (kind, name, low, high, self.product())
 
     def number(self) -> Tree:
         token = self.take()

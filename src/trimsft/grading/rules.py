@@ -20,7 +20,7 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "7"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "8"  # raised whenever a grade may change: caches and stored samples carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
 LONGEST_PATTERN = 1000
 EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
@@ -54,13 +54,11 @@ class Grading:
             raise unknown_name("grading", str(self.kind), GRADING_KINDS)
         if self.compare not in ("math", "exact"):
             raise unknown_name("compare", str(self.compare), ("math", "exact"))
-        has_no_effect = {
-            "pattern": self.kind != "regex" and self.pattern is not None,
-            "compare": self.kind != "regex" and self.compare != "math",
-            "ignore_case": self.ignore_case and self.kind != "exact" and self.compare != "exact",
-        }
-        for field in (field for field, is_idle in has_no_effect.items() if is_idle):
-            raise UsageError(f"has no effect on grading {self.kind!r}", field=field, value=getattr(self, field))
+        used = {"exact": ["ignore_case"], "regex": ["pattern", "compare"]}.get(self.kind, [])
+        used = [*used, "ignore_case"] if self.compare == "exact" else used
+        for name, default in (("pattern", None), ("compare", "math"), ("ignore_case", False)):
+            if name not in used and getattr(self, name) != default:
+                raise UsageError(f"has no effect on grading {self.kind!r}", field=name, value=getattr(self, name))
         if self.kind == "regex":
             _check_pattern(self.pattern)
 
@@ -80,19 +78,21 @@ def _check_pattern(pattern: str | None) -> None:
 
     if pattern is None:
         raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
+    problem, hint = "", None
     if len(pattern) > LONGEST_PATTERN:
-        problem = f"must have at most {LONGEST_PATTERN:,} characters"
-        raise UsageError(problem, field="pattern", value=f"{pattern[:40]}...")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            groups = regex.compile(pattern).groups
-    except (regex.error, RecursionError, OverflowError) as error:
-        problem = f"is no regular expression ({one_line(error)})"
-        raise UsageError(problem, field="pattern", value=pattern) from error
-    if groups != 1:
-        problem = f"must have one group (...), which holds the answer, and has {groups}"
-        raise UsageError(problem, field="pattern", value=pattern, hint="write (?:...) for others")
+        problem, pattern = f"must have at most {LONGEST_PATTERN:,} characters", f"{pattern[:40]}..."
+    else:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                groups = regex.compile(pattern).groups
+            if groups != 1:
+                problem = f"must have one group (...), which holds the answer, and has {groups}"
+                hint = "write (?:...) for others"
+        except (regex.error, RecursionError, OverflowError) as error:
+            problem = f"is no regular expression ({one_line(error)})"
+    if problem:
+        raise UsageError(problem, field="pattern", value=pattern, hint=hint)
 
 
 @dataclass(frozen=True)

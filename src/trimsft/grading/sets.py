@@ -10,164 +10,123 @@ What is no set raises `Undefined`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TypeAlias
 
+from trimsft.grading.clean import key
 from trimsft.grading.expression import Tree
 from trimsft.grading.shapes import Shape
 from trimsft.grading.single_values import tree_of
 from trimsft.grading.values import MP, PRECISION, TooLarge, Undefined, Value, computing, evaluate, inexact, names_in
 
+RealSet: TypeAlias = tuple[list[Value], Callable[[Value], bool]]
+
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
 _MOST_ENDS = 64
-_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
+_TESTS = {"<": operator.lt, ">": operator.gt, "\\le": operator.le, "\\ge": operator.ge, "\\ne": operator.ne}
+_INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
+_REALS = ("\\mathbb{R}", "(-\\infty,\\infty)", "(-\\infty,+\\infty)")
 
 
-class RealSet(NamedTuple):
-    """A set of real numbers."""
-
-    ends: tuple[Value, ...]
-    contains: Callable[[Value], bool]
-
-
-_REALS = RealSet((), lambda x: True)
-
-
-def same_set(gold: Shape, answer: Shape) -> bool | None:
-    """Return whether two shapes are the same set of reals; None where one is no set, or both may be points."""
-    if not (_must_be_set(gold) or _must_be_set(answer)):
-        return None
-    names = [_unknowns(side) for side in (gold, answer)]
-    if names[0] and names[1] and names[0] != names[1]:
-        return None
+def same_set(gold: Shape, answer: Shape) -> bool:
+    """Return whether two shapes are the same set of reals, False where one is no set or both may be points."""
+    names = _unknowns(gold), _unknowns(answer)
+    if not (_must_be_set(gold) or _must_be_set(answer)) or (all(names) and names[0] != names[1]):
+        return False
     try:
         with computing(PRECISION):
             return _agree(_set_of(gold), _set_of(answer))
     except (TooLarge, Undefined):
-        return None
+        return False
 
 
 def _agree(one: RealSet, other: RealSet) -> bool:
-    ends = sorted({*one.ends, *other.ends})
+    ends = sorted({*one[0], *other[0]})
     if len(ends) > _MOST_ENDS:
         raise TooLarge("ends of sets")
-    tried = [*ends, *((low + high) / 2 for low, high in pairwise(ends))]
-    tried += [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
-    return all(one.contains(x) == other.contains(x) for x in tried)
+    between = [(low + high) / 2 for low, high in pairwise(ends)]
+    outside = [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
+    return all(one[1](x) == other[1](x) for x in [*ends, *between, *outside])
 
 
 def _must_be_set(shape: Shape) -> bool:
     if shape.kind == "brackets":
         return len(shape.parts) == 2 and shape.marks != ("(", ")")
-    return shape.kind in ("union", "difference", "intersection") or shape.bounds() or _is_reals(shape)
-
-
-def _is_reals(shape: Shape) -> bool:
-    return shape.text.replace(" ", "") in ("\\mathbb{R}", "(-\\infty,\\infty)", "(-\\infty,+\\infty)")
+    return shape.kind in ("union", "difference", "intersection") or shape.bounds() or key(shape.text) in _REALS
 
 
 def _unknowns(shape: Shape) -> set[str]:
     if shape.kind == "inequality":
         trees = [tree_of(part.text) for part in shape.parts]
-        return set(names_in(*filter(None, trees)).symbols) - {"\\infty"}
+        return names_in(*filter(None, trees)).symbols - {"\\infty"}
     return {name for part in shape.parts for name in _unknowns(part)}
 
 
 def _set_of(shape: Shape) -> RealSet:
     parts, marks = shape.parts, shape.marks
-    if _is_reals(shape):
-        return _REALS
-    if shape.kind == "brackets" and len(parts) == 2:
-        low, high = (_end(part.text) for part in parts)
-        return _interval(low, marks[0] == "[", high, marks[1] == "]")
+    if key(shape.text) in _REALS:
+        return [], lambda x: True
     if shape.kind == "set":
-        points = tuple(_end(part.text) for part in parts)
-        return RealSet(points, lambda x: x in points)
+        points = [_number(part.text) for part in parts]
+        return points, lambda x: x in points
+    if shape.kind == "brackets" and len(parts) == 2:
+        low, high = (_number(part.text) for part in parts)
+        closed = [end for end, mark in ((low, marks[0] == "["), (high, marks[1] == "]")) if mark]
+        return [end for end in (low, high) if MP.isfinite(end)], lambda x: low < x < high or x in closed
     if shape.kind == "inequality":
-        trees = [_tree(part.text) for part in parts]
-        return _all(_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False))
-    if shape.kind == "list":
-        if len(_unknowns(shape)) > 1:
-            raise Undefined("bounds of two unknowns")
+        trees = [tree_of(part.text) for part in parts]
+        return _combine(all, (_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False)))
+    if shape.kind == "list" and len(_unknowns(shape)) <= 1:
         # values that are excluded always are; two bounds that hold everywhere are meant together, as x > 2, x < 5
         excluded = [_set_of(part) for part in parts if "\\ne" in part.marks]
         bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
-        together = len(bounds) == 2 and _agree(_any(bounds), _REALS)
-        return _all([_all(bounds) if together or not bounds else _any(bounds), *excluded])
-    if shape.kind == "union":
-        return _any(map(_set_of, parts))
-    if shape.kind == "intersection":
-        return _all(map(_set_of, parts))
+        are_together = len(bounds) == 2 and _agree(_combine(any, bounds), ([], lambda x: True))
+        return _combine(all, [_combine(all if are_together or not bounds else any, bounds), *excluded])
+    if shape.kind not in ("union", "intersection", "difference"):
+        raise Undefined("no set")
+    (ends, is_first), rest = _set_of(parts[0]), _combine(any, map(_set_of, parts[1:]))
     if shape.kind == "difference":
-        first, *others = map(_set_of, parts)
-        return _all([first, *map(_complement, others)])
-    raise Undefined("no set")
+        return ends + rest[0], lambda x: is_first(x) and not rest[1](x)
+    return _combine(any if shape.kind == "union" else all, map(_set_of, parts))
 
 
-def _tree(text: str) -> Tree:
-    if (tree := tree_of(text)) is None:
-        raise Undefined("no expression")
-    return tree
+def _combine(test: Callable[[Iterable[bool]], bool], sets: Iterable[RealSet]) -> RealSet:
+    """Return the union of sets, for `any`, or their intersection, for `all`."""
+    listed = list(sets)
+    return [end for ends, _ in listed for end in ends], lambda x: test(contains(x) for _, contains in listed)
 
 
-def _end(text: str) -> Value:
-    tree = _tree(text)
-    if (sign := {("sym", "\\infty"): 1, ("neg", ("sym", "\\infty")): -1}.get(tree)) is not None:
-        return sign * MP.inf
-    return _number(tree)
-
-
-def _number(tree: Tree) -> Value:
-    value = inexact(evaluate(tree)[0][0])
-    if names_in(tree).has_unknowns or MP.im(value) != 0:
+def _number(text: str) -> Value:
+    """Return a real number, or an infinity."""
+    tree = tree_of(text)
+    if tree in _INFINITE:
+        return _INFINITE[tree]
+    if tree is None or names_in(tree).has_unknowns or MP.im(value := inexact(evaluate(tree)[0][0])) != 0:
         raise Undefined("no real number")
     with MP.workprec(_BITS):
         return +MP.re(value)
 
 
-def _interval(low: Value, has_low: bool, high: Value, has_high: bool) -> RealSet:
-    ends = tuple(end for end in (low, high) if MP.isfinite(end))
-    return RealSet(ends, lambda x: (low < x < high) or (x == low and has_low) or (x == high and has_high))
-
-
-def _any(sets: Iterable[RealSet]) -> RealSet:
-    listed = list(sets)
-    return RealSet(tuple(end for one in listed for end in one.ends), lambda x: any(one.contains(x) for one in listed))
-
-
-def _complement(one: RealSet) -> RealSet:
-    return RealSet(one.ends, lambda x: not one.contains(x))
-
-
-def _all(sets: Iterable[RealSet]) -> RealSet:
-    return _complement(_any(map(_complement, sets)))
-
-
-def _relation(left: Tree, mark: str, right: Tree) -> RealSet:
+def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
     """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
-    if right[:2] == ("call", "abs"):
-        left, mark, right = right, _FLIPPED[mark], left
-    if left[:2] == ("call", "abs") and not names_in(right).has_unknowns:
-        sides = [_relation(left[2], mark, right), _relation(left[2], _FLIPPED[mark], ("neg", right))]
-        return _any(sides) if mark in (">", "\\ge") else _all(sides)
-    symbols = names_in(left, right).symbols
-    if len(symbols) != 1:
-        raise Undefined("unknowns")
+    if left is None or right is None or len(symbols := names_in(left, right).symbols) != 1:
+        raise Undefined("not one unknown")
+    for inside, other, is_left in ((left, right, True), (right, left, False)):
+        if inside[:2] == ("call", "abs") and not names_in(other).has_unknowns:  # |x| < 3: x < 3 and -3 < x
+            sides = [(inside[2], mark, other), (("neg", other), mark, inside[2])]
+            sides = sides if is_left else [side[::-1] for side in sides]
+            return _combine(all if mark == "\\ne" or (mark in ("<", "\\le")) == is_left else any, (
+                _relation(*side) for side in sides
+            ))  # fmt: skip
     difference, (name,) = ("add", left, ("neg", right)), symbols
     at = [inexact(evaluate(difference, known={name: Fraction(x)})[0][0]) for x in (0, 1, 2, 5)]
-    slope = at[1] - at[0]
-    noise = MP.ldexp(max(map(abs, at)) + 1, -_BITS)
+    slope, noise = at[1] - at[0], MP.ldexp(max(map(abs, at)) + 1, -_BITS)
     is_line = all(abs(at[n] - at[0] - x * slope) <= noise for n, x in ((2, 2), (3, 5)))
     if any(MP.im(value) != 0 for value in at) or abs(slope) < MP.ldexp(1, -_BITS) or not is_line:
         raise Undefined("not linear")
-    bound = -at[0] / slope
     with MP.workprec(_BITS):
-        bound = +bound
-    mark = _FLIPPED[mark] if slope < 0 else mark
-    if mark == "\\ne":
-        return _complement(RealSet((bound,), lambda x: x == bound))
-    ends = (-MP.inf, bound) if mark in ("<", "\\le") else (bound, MP.inf)
-    has_bound = mark in ("\\le", "\\ge")
-    return _interval(ends[0], has_bound, ends[1], has_bound)
+        bound = -at[0] / slope
+    return [bound], lambda x: _TESTS[mark](slope * (x - bound), 0)

@@ -40,7 +40,7 @@ class Shape:
     """One level of an answer."""
 
     kind: str
-    """leaf, list, set, brackets, union, intersection, difference, matrix, equation, inequality, ratio or clock"""
+    """leaf, list, set, brackets, union, intersection, difference, matrix, cases, equation, inequality or ratio"""
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
@@ -121,10 +121,8 @@ _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _ZEROS_FIRST = re.compile(r"\d,0\d")
 _MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
 _BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
 _PLUS, _MINUS = (re.compile(rf"\\{name}(?![A-Za-z])") for name in ("pm", "mp"))
-_MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{(p|v)matrix\}(.*)\\end\{\2matrix\}", re.DOTALL)
-_MOST_ROWS = 4  # of a determinant
+_MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _CASES = re.compile(r"\\begin\{cases\}(.*)\\end\{cases\}", re.DOTALL)
 _IF = re.compile(r"\s*(?=\\text\s*\{\s*,?\s*(?:if|for|when)(?![A-Za-z]))")
 
@@ -164,11 +162,12 @@ def shape_of(text: str) -> Shape:
             return Shape(kind, text, parts, marks)
     if shape := _matrix(text) or _cases(text) or _brackets(text):
         return shape
-    if clock := _CLOCK.fullmatch(text):
-        return Shape("clock", text, (Shape("leaf", clock[1]), Shape("leaf", clock[2])), (clock[3].lower(),))
     pieces, met = split_outside(text, {":"})
     if met and all(pieces):
-        return Shape("ratio", text, tuple(Shape("leaf", piece) for piece in pieces))
+        if any(re.fullmatch(r"0\d", piece) for piece in pieces):
+            return Shape("leaf", text)  # a time of day
+        parts = tuple(Shape("leaf", f"({pieces[0]})/({piece})") for piece in pieces[1:])
+        return parts[0] if len(parts) == 1 else Shape("ratio", text, parts)
     if _PLUS.search(text) or _MINUS.search(text):
         both = (_PLUS.sub(one, _MINUS.sub(other, text)).strip() for one, other in ("+-", "-+"))
         return Shape("list", text, tuple(Shape("leaf", sign) for sign in both))
@@ -203,32 +202,16 @@ def _wraps(text: str) -> bool:
     return False
 
 
-def _cells(inside: str) -> list[list[str]]:
-    return [split_outside(row, {"&"})[0] for row in split_outside(inside, {"\\\\"})[0] if row]
-
-
 def _matrix(text: str) -> Shape | None:
     match = _MATRIX.fullmatch(text)
-    if not match or "\\begin" in match[3]:
+    if not match or "\\begin" in match[2]:
         return None
-    factor, kind, cells = match[1], match[2], _cells(match[3])
+    factor, cells = match[1], [split_outside(row, {"&"})[0] for row in split_outside(match[2], {"\\\\"})[0] if row]
     factor = "-1" if factor == "-" else factor
     if len({len(row) for row in cells}) != 1 or (factor and tree_of(factor) is None):
         return None
-    if kind == "v":
-        is_square = len(cells) == len(cells[0]) <= _MOST_ROWS
-        return Shape("leaf", f"{factor}({_determinant(cells)})") if is_square else None
     flat = [f"({factor})*({cell})" if factor else cell for row in cells for cell in row]
     return Shape("matrix", text, tuple(map(shape_of, flat)), (str(len(cells[0])),))
-
-
-def _determinant(rows: list[list[str]]) -> str:
-    """Return the determinant as an expression, by its first row."""
-    if len(rows) == 1:
-        return rows[0][0]
-    minors = ([row[:at] + row[at + 1 :] for row in rows[1:]] for at in range(len(rows)))
-    terms = [f"({cell})*({_determinant(minor)})" for cell, minor in zip(rows[0], minors, strict=True)]
-    return "".join(("-" if at % 2 else "+") + term for at, term in enumerate(terms))
 
 
 def _cases(text: str) -> Shape | None:

@@ -33,10 +33,8 @@ _MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
-MAX_TERMS = 1_000
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
-_NOTHING: Mapping[str, Fraction] = {}
 _FUEL_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
@@ -66,12 +64,12 @@ def one_comparison() -> Iterator[None]:
 
 
 def evaluate(
-    *trees: Tree, point: int = 0, kind: str = "positive", known: Mapping[str, Fraction] = _NOTHING
+    *trees: Tree, point: int = 0, kind: str = "positive", known: Mapping[str, Fraction] | None = None
 ) -> tuple[list[Value], int]:
     """Return the values at one sample point, and the bits that were enough to tell them apart."""
     precision = PRECISION
     for _ in range(_MOST_PASSES):
-        at, values, undefined = _Evaluation(point, kind, precision, known), [], None
+        at, values, undefined = _Evaluation(point, kind, precision, known or {}), [], None
         try:
             values = [at(tree) for tree in trees]
         except Undefined as error:
@@ -93,7 +91,7 @@ class _Evaluation:
     def __init__(self, point: int, kind: str, precision: int, known: Mapping[str, Fraction]) -> None:
         self.point, self.kind, self.precision = point, kind, precision
         self.fuel = FUEL
-        self.known = dict(known)  # values of letters: those of sums and products, too
+        self.known = known  # values of letters
         self.is_exact = True
         self.reach = 0  # largest binary exponent seen, of either sign
 
@@ -113,38 +111,21 @@ class _Evaluation:
             return tree[1]
         if kind == "sym":
             return self._symbol(tree[1])
-        if kind in ("sum", "prod"):
-            return self._series(*tree)
-        arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
+        name = tree[1] if kind in ("call", "fn") else kind
+        arguments = [self._value(child) for child in tree[1:] if isinstance(child, tuple)]
         self._burn(arguments, kind == "call" or (kind == "pow" and not _is_integer(arguments[1])))
         self._note(*arguments)
         if kind == "fn":
             digits = self.precision // 7  # half of them
-            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
-        value = _checked(_CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments))
+            return self._random(name + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
+        value = _checked(_OPERATIONS[name](*arguments))
         self.is_exact &= _exact(value) and all(map(_exact, arguments))
         if kind in ("mul", "div", "pow"):
             self._note(value)  # no zero is left over here: what is small is meant
-        elif kind == "call" and tree[1] in _EXPONENTIAL:
+        elif name in ("exp", "sinh", "cosh", "tanh"):
             self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
         value = _without_residue(value)
         self._note(value)
-        return value
-
-    def _series(self, kind: str, name: str, low: Tree, high: Tree, term: Tree) -> Value:
-        first, last = self._value(low), self._value(high)
-        if not (_is_integer(first) and _is_integer(last)):
-            raise Undefined("bounds of a sum that are no integers")
-        if last - first > MAX_TERMS:
-            raise TooLarge("terms")
-        outside, value = self.known, Fraction(int(kind == "prod"))
-        for number in range(int(first), int(last) + 1):
-            self.known = outside | {name: Fraction(number)}
-            value = _checked(_OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term)))
-            self._burn([value], False)
-            value = _without_residue(value)
-            self._note(value)
-        self.known = outside
         return value
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
@@ -159,12 +140,8 @@ class _Evaluation:
 
     def _note(self, *values: Value) -> None:
         """Note how far from 1 the sizes of values are."""
-        for value in values:
-            if _exact(value):
-                size = max(value.numerator.bit_length(), value.denominator.bit_length())
-            else:
-                size = abs(int(MP.mag(value))) if value else 0
-            self.reach = max(self.reach, size if value else 0)
+        for value in filter(None, values):
+            self.reach = max(self.reach, _bits(value) if _exact(value) else abs(int(MP.mag(value))))
 
     def _symbol(self, name: str) -> Value:
         if name in self.known:
@@ -184,7 +161,6 @@ class _Evaluation:
 
 
 _CONSTANTS = {"\\pi": MP.pi, "e": MP.e, "i": MP.mpc(0, 1), "\\texte": MP.e, "\\texti": MP.mpc(0, 1)}
-_EXPONENTIAL = {"exp", "sinh", "cosh", "tanh"}
 
 
 def _exact(value: Value) -> bool:
@@ -192,7 +168,11 @@ def _exact(value: Value) -> bool:
 
 
 def _is_integer(value: Value) -> bool:
-    return isinstance(value, Fraction) and value.denominator == 1
+    return _exact(value) and value.denominator == 1
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def inexact(value: Value) -> Value:
@@ -233,7 +213,7 @@ def close(first: Value, second: Value, precision: int, relative: float = 0.0, ab
 def _checked(value: Value) -> Value:
     """Return a value that is finite and not too large."""
     if _exact(value):
-        if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        if _bits(value) > MAX_BITS:
             raise TooLarge("more digits than are kept")
     elif not MP.isfinite(value):
         raise Undefined("not finite")
@@ -258,8 +238,7 @@ def _power(base: Value, exponent: Value) -> Value:
     if _is_integer(exponent) and _exact(base):
         if base == 0 and exponent < 0:
             raise Undefined("division by zero")
-        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-        if base not in (0, 1, -1) and bits * abs(exponent) > MAX_BITS + bits:
+        if base not in (0, 1, -1) and _bits(base) * (abs(exponent) - 1) > MAX_BITS:
             raise TooLarge("power")
         return base ** int(exponent % 2 if base in (1, -1) else exponent)
     base, power = inexact(base), inexact(exponent)
@@ -278,23 +257,8 @@ def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
     value = inexact(radicand)
     if degree == 2:
         return MP.sqrt(value)
-    if MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1:
-        return -_power(-value, 1 / inexact(degree))
-    return _power(value, 1 / inexact(degree))
-
-
-def _factorial(number: Value) -> Value:
-    if _is_integer(number) and number < 0:
-        raise Undefined("factorial of a negative number")
-    if not _is_integer(number) or number > MAX_FACTORIAL:  # the gamma function takes minutes to many digits
-        raise TooLarge("factorial")
-    return Fraction(math.factorial(int(number)))
-
-
-def _binom(n: Value, k: Value) -> Value:
-    if not (_is_integer(n) and _is_integer(k) and 0 <= n <= MAX_FACTORIAL and 0 <= k <= MAX_FACTORIAL):
-        raise TooLarge("binomial")
-    return Fraction(math.comb(int(n), int(k)))
+    is_odd = MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1
+    return (-1 if is_odd else 1) * _power(-value if is_odd else value, 1 / inexact(degree))
 
 
 def _log(value: Value, base: Value | None = None) -> Value:
@@ -324,10 +288,14 @@ def _real(name: str) -> Callable[[Value], Value]:
     return apply
 
 
-def _integers(function: Callable[..., int]) -> Callable[..., Value]:
+def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[..., Value]:
+    """Apply a function to integers alone: the gamma function of others takes minutes to many digits."""
+
     def apply(*values: Value) -> Value:
         if not all(map(_is_integer, values)):
             raise Undefined("not integers")
+        if max(values) > most:
+            raise TooLarge("of a large number")
         return Fraction(function(*map(int, values)))
 
     return apply
@@ -345,15 +313,14 @@ def _over(above: Value, below: Value) -> Value:
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": _either(lambda *values: functools.reduce(operator.add, values)),
     "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
-}  # fmt: skip
-_CALLS: dict[str, Callable[..., Value]] = {
     **{name: _real(name) for name in ("sin", "cos", "sinh", "cosh", "tanh", "exp")},
     "tan": lambda v: _over(_sin(v), _cos(v)), "sec": lambda v: _over(MP.mpf(1), _cos(v)),
     "cot": lambda v: _over(_cos(v), _sin(v)), "csc": lambda v: _over(MP.mpf(1), _sin(v)),
     "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
     "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
-    "factorial": _factorial, "binom": _binom, "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
+    "factorial": _integers(math.factorial, MAX_FACTORIAL), "binom": _integers(math.comb, MAX_FACTORIAL),
+    "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
     "max": _either(lambda *values: max(values)), "min": _either(lambda *values: min(values)),
 }  # fmt: skip
 
@@ -361,30 +328,19 @@ _CALLS: dict[str, Callable[..., Value]] = {
 class Names(NamedTuple):
     """Names that stand in trees."""
 
-    symbols: frozenset[str]  # without constants, and without the letters of sums and products
-    calls: frozenset[str]
-    functions: frozenset[str]  # unknown ones, as in f(x)
-
-    @property
-    def has_unknowns(self) -> bool:
-        return bool(self.symbols or self.functions)
+    symbols: set[str]  # without constants
+    calls: set[str]
+    has_unknowns: bool  # symbols, or functions as in f(x)
 
 
 def names_in(*trees: Tree) -> Names:
-    """Return the names of symbols, calls and unknown functions in these trees."""
+    """Return the names of symbols and calls in these trees."""
     names: dict[str, set[str]] = {"sym": set(), "call": set(), "fn": set()}
     pending = list(trees)
     while pending:
         node = pending.pop()
         if node[0] in names:
             names[node[0]].add(node[1])
-        if node[0] in ("sum", "prod"):  # whose letter is no unknown
-            inside = names_in(node[4])
-            names["sym"] |= inside.symbols - {node[1]}
-            names["call"] |= inside.calls | {"sum"}
-            names["fn"] |= inside.functions
-            pending += node[2:4]
-        else:
-            pending.extend(child for child in node[1:] if isinstance(child, tuple))
+        pending.extend(child for child in node[1:] if isinstance(child, tuple))
     symbols = names["sym"] - _CONSTANTS.keys()
-    return Names(frozenset(symbols), frozenset(names["call"]), frozenset(names["fn"]))
+    return Names(symbols, names["call"], bool(symbols or names["fn"]))

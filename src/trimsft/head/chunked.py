@@ -6,7 +6,6 @@ w * (softmax - onehot) and its two matmuls. Nothing of size [tokens, vocabulary]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +19,7 @@ CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
 
 
 def solve(problem: Problem) -> Solution:
-    matmuls = _Matmuls(problem)
+    matmuls = Matmuls(problem)
     chunks: list[TokenStats] = []
     weights: list[Tensor] = []
     keeps: list[Tensor] = []
@@ -34,30 +33,24 @@ def solve(problem: Problem) -> Solution:
             matmuls.add_rows(problem, chunk, weights[-1], rows, keeps[-1])
         del chunk  # before the next one is made
     tokens, weights_T, kept_T = joined(chunks), torch.cat(weights), torch.cat(keeps)
-    kept = int(kept_T.sum())
     if problem.wants_gradient:
-        kept += _revive(problem, matmuls, tokens, weights_T, kept_T)
+        # rows that were skipped chunk by chunk, but that hold too much of the batch's mass together
+        wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
+        for rows_R in (wanted_T & ~kept_T).nonzero().flatten().split(matmuls.chunk_rows):
+            chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows_R]), problem.labels_T[rows_R])
+            matmuls.add_rows(problem, chunk, weights_T[rows_R], rows_R, torch.ones_like(rows_R, dtype=torch.bool))
+        kept_T |= wanted_T
     gradients = (matmuls.grad_weight_VH, matmuls.grad_bias_V)
     grad_weight_VH, grad_bias_V = (None if one is None else one.to(problem.weight_VH.dtype) for one in gradients)
     return Solution(
         tokens=tokens,
         weights=weights_T,
-        kept=kept,
+        kept=int(kept_T.sum()),
         finite=all_finite(problem, tokens, weights_T),
         grad_hidden_TH=matmuls.grad_hidden_TH,
         grad_weight_VH=grad_weight_VH,
         grad_bias_V=grad_bias_V,
     )
-
-
-def _revive(problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor) -> int:
-    """Run the rows that the chunk by chunk threshold skipped, but that hold too much of the batch's mass."""
-    wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
-    revived = (wanted_T & ~kept_T).nonzero().flatten()
-    for rows in revived.split(matmuls.chunk_rows):
-        chunk = Softmax.of(problem, matmuls, matmuls.logits(problem.hidden_TH[rows]), problem.labels_T[rows])
-        matmuls.add_rows(problem, chunk, weights_T[rows], rows, torch.ones_like(rows, dtype=torch.bool))
-    return len(revived)
 
 
 @dataclass
@@ -72,7 +65,7 @@ class Softmax:
     gradient_norm_R: Tensor | None = None  # ||softmax(z) - onehot(gold)||_2
 
     @classmethod
-    def of(cls, problem: Problem, matmul: Matmul, logits_RV: Tensor, labels_R: Tensor) -> Softmax:
+    def of(cls, problem: Problem, matmuls: Matmuls, logits_RV: Tensor, labels_R: Tensor) -> Softmax:
         """Find statistics of some rows from their logits, which it writes over.
 
         Each has the form that keeps its digits however sure the model is: with the gap g, and of all other tokens
@@ -94,7 +87,7 @@ class Softmax:
         gap_R = gold_R - top_R
         rank_R = entropy_R = gradient_norm_R = None
         # beside the logits, which the entropy needs
-        exps_RV = matmul.space("exps", len(logits_RV)) if problem.with_entropy else logits_RV
+        exps_RV = matmuls.space("exps", len(logits_RV)) if problem.with_entropy else logits_RV
         if problem.with_rank:  # as floats, which are added faster than truth values, and exactly
             rank_R = (1 + torch.gt(logits_RV, gold_R[:, None], out=exps_RV).sum(dim=1)).int()
         torch.exp(logits_RV.sub_(top_R[:, None]), out=exps_RV)
@@ -115,29 +108,25 @@ class Softmax:
         return cls(tokens, exps_RV, 1 / partition_R, slope_RV, rank_R, gradient_norm_R)
 
 
-class Matmul:
-    """Logits of one chunk of rows after the other, in float32 (float64 for float64), before scale and softcap.
+class Matmuls:
+    """The three matmuls of a linear head, in float32 (float64 for float64), and the gradients that they add up to."""
 
-    Args:
-        chunk_bytes: size of the logits of a chunk, on "cpu" and on "cuda".
-        multiple: large chunks have a multiple of so many rows.
-    """
-
-    def __init__(
-        self, hidden_TH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, chunk_bytes: Mapping[str, int], multiple: int
-    ) -> None:
+    def __init__(self, problem: Problem) -> None:
+        hidden_TH, weight_VH = problem.hidden_TH, problem.weight_VH
         self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
         # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
         self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
         self.weight_VH = weight_VH if self.mixed else weight_VH.to(self.wide)
-        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
-        rows = chunk_bytes["cuda" if hidden_TH.is_cuda else "cpu"] // (len(weight_VH) * self.wide.itemsize)
-        rows = rows // multiple * multiple if rows > multiple else rows
+        self.bias_V = None if problem.bias_V is None else problem.bias_V.to(self.wide)
+        rows = CHUNK_BYTES["cuda" if hidden_TH.is_cuda else "cpu"] // (len(weight_VH) * self.wide.itemsize)
         self.chunk_rows = max(16, min(len(hidden_TH), rows))
         self._spaces: dict[str, Tensor] = {}
+        self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
+        self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
+        self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
 
     def logits(self, hidden_RH: Tensor) -> Tensor:
-        """Return those of a chunk, which the next call writes over."""
+        """Return those of a chunk of rows, before scale and softcap; the next call writes over them."""
         if self.mixed:
             logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
         else:
@@ -153,17 +142,6 @@ class Matmul:
         if name not in self._spaces:
             self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
         return self._spaces[name][:rows]
-
-
-class _Matmuls(Matmul):
-    """The three matmuls of a linear head, and the gradients that they add up to."""
-
-    def __init__(self, problem: Problem) -> None:
-        hidden_TH, weight_VH = problem.hidden_TH, problem.weight_VH
-        super().__init__(hidden_TH, weight_VH, problem.bias_V, CHUNK_BYTES, multiple=1)
-        self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
-        self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
-        self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
 
     def add_rows(
         self, problem: Problem, chunk: Softmax, weights_R: Tensor, rows: slice | Tensor, keep_R: Tensor
@@ -188,9 +166,7 @@ class _Matmuls(Matmul):
         if chunk.slope_RV is not None:
             grad_KV.mul_(chunk.slope_RV[kept])
         rows_K = kept + rows.start if isinstance(rows, slice) else rows[kept]
-        self._accumulate(grad_KV, problem.hidden_TH[rows][kept], rows_K)
-
-    def _accumulate(self, grad_KV: Tensor, hidden_KH: Tensor, rows_K: Tensor) -> None:
+        hidden_KH = problem.hidden_TH[rows][kept]
         if self.grad_bias_V is not None:
             self.grad_bias_V += grad_KV.sum(dim=0)
         if self.mixed:

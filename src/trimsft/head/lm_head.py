@@ -22,10 +22,8 @@ def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Return weight and bias of a head; a sharded one (DTensor) is gathered once."""
     weight, bias = head.weight, getattr(head, "bias", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-        raise UnsuitedHead(
-            f"the output embedding ({type(head).__name__}) has no plain floating-point weight; a quantised or "
-            "replaced lm_head cannot be fused: keep lm_head out of the quantisation"
-        )
+        problem = f"the output embedding ({type(head).__name__}) has no plain floating-point weight and cannot be fused"
+        raise UnsuitedHead(f"{problem}; keep lm_head out of the quantisation")
     if isinstance(weight, DTensor):
         weight = weight.full_tensor()
         bias = bias.full_tensor() if isinstance(bias, DTensor) else bias

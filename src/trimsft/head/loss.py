@@ -57,14 +57,13 @@ class TrainedRows:
         if self.labels_N.is_cuda and has_triton():
             from trimsft.head.triton_kernels import find_trained
 
-            self._rows_N, counts = find_trained(self.labels_N.contiguous(), ignore_index, vocabulary)
-            with torch.cuda.device_of(counts):
+            labels_N, size = self.labels_N.contiguous(), len(self.labels_N)
+            self._rows_N = torch.empty_like(labels_N)
+            counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
+            with torch.cuda.device_of(labels_N):  # Triton launches on the current device, whichever the tensors are on
+                arguments = (labels_N, self._rows_N, counts, size, ignore_index, vocabulary)
+                find_trained[(1,)](*arguments, BLOCK=4096, num_warps=8)
                 self._counted = copy_to_host(counts)
-
-    def is_of(self, labels: Tensor, vocabulary: int, ignore_index: int) -> bool:
-        """Return whether it was made of these, as far as one sees without the device."""
-        here = (labels.numel(), labels.device, vocabulary, ignore_index)
-        return here == (self.labels_N.numel(), self.labels_N.device, self.vocabulary, self.ignore_index)
 
     def rows(self) -> Tensor | None:
         """Return the indices of the labels to train on, or None for all of them."""
@@ -127,17 +126,13 @@ def linear_cross_entropy(
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
         softcap: z becomes softcap * tanh(z / softcap), after scaling.
-        skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
-            they would matter, or, on CUDA, so few that leaving them out saves no time; 0 is exact. By default 1e-8 for
-            objectives that trim, such as TrimSFT: less than an optimizer notices; 0 for all others.
+        skip_below: rows with |w|*(1-p) below it get no backward pass, unless they are so many that they would matter
+            or so few that it saves no time; 0 is exact. By default 1e-8 for objectives that trim, 0 for all others.
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
-        low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again; for
-            TrimSFT a fourth to three fifths of the memory, up to a fourth more time. False keeps all of them. None
-            keeps as many as have room (`trimsft.head.memory`): all of them on a device that is nearly empty, otherwise
-            so many that the peak of a training step is within 2 % of TRL's. Gradients differ by rounding alone.
+        low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again, False
+            keeps all of them, None as many as have room (`trimsft.head.memory`). Gradients differ by rounding alone.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
-        trained: `TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden states were
-            computed, so that the host need not wait for them to learn how many labels there are.
+        trained: `TrainedRows` of the same labels, made before the hidden states were computed.
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:  # as torch.nn.functional.linear does
@@ -155,7 +150,7 @@ def linear_cross_entropy(
     entropy = entropy or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
-    if not trained.is_of(labels, weight.shape[0], ignore_index):
+    if (len(trained.labels_N), trained.vocabulary, trained.ignore_index) != (labels.numel(), len(weight), ignore_index):
         raise ValueError("trained: was made of other labels, another vocabulary or another ignore_index")
     hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
     count = (labels_N if rows is None else rows).shape[0]
@@ -220,15 +215,9 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "linear_cross_entropy computes its gradients in the forward pass and cannot be differentiated "
-                "twice (create_graph=True); use backend='reference' for that"
-            )
+            raise RuntimeError("the loss cannot be differentiated twice (create_graph=True) but by backend='reference'")
         if ctx.gradients is None:
-            raise RuntimeError(
-                "the gradients of this linear_cross_entropy were already used: a second backward pass "
-                "(retain_graph=True) needs a second call, or backend='reference'"
-            )
+            raise RuntimeError("the gradients were already used; a second backward pass needs a second call")
         gradients, ctx.gradients = ctx.gradients, None
         factor = grad_loss if ctx.late_divisor is None else grad_loss / ctx.late_divisor
         for gradient in gradients:
@@ -247,10 +236,8 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
     finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
     if not finite.all():
         rows = (~finite).nonzero().flatten()
-        raise FloatingPointError(
-            f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
-            "look for NaN or inf in the hidden states, the head's weight or a diverged step"
-        )
+        places = f"{len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])})"
+        raise FloatingPointError(f"non-finite logits at {places}; look for NaN or inf in the hidden states or the head")
     if problem.token_weights_T is not None and not torch.isfinite(problem.token_weights_T).all():
         raise ValueError("token_weights: must be finite at every trained token")
     raise FloatingPointError(f"objective {problem.objective!r} returned a weight that is not finite")
@@ -259,9 +246,10 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """Multiply a gradient, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
-        from trimsft.head.triton_kernels import scale_
+        from trimsft.head.triton_kernels import scale_in_place
 
-        scale_(gradient, factor)
+        with torch.cuda.device_of(gradient):
+            scale_in_place[(1024,)](gradient, factor, gradient.numel(), BLOCK=4096, num_warps=8)
     elif gradient.is_cuda or factor != 1:
         # in float32: as a tensor on the device the factor would be rounded to the gradient's dtype first
         for part in gradient.flatten(end_dim=-2).split(4096) if gradient.dim() > 1 else (gradient,):
@@ -323,15 +311,19 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callab
         name = auto_backend(hidden)
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
-    if name == "reference":
-        return None
-    if name == "chunked":
-        return chunked.solve
+    if name != "triton":
+        return chunked.solve if name == "chunked" else None
     if not has_triton():
-        raise BackendUnavailable(
-            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
-        )
+        raise BackendUnavailable("backend: 'triton' is not installed (builds of torch for CUDA have it); use 'chunked'")
+    if hidden.dtype == torch.float64:
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+    import triton
+
     from trimsft.head import triton_solver
 
-    triton_solver.require_usable(hidden)
+    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
+        raise BackendUnavailable(
+            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
+            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
+        )
     return triton_solver.solve

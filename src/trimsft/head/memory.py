@@ -14,14 +14,9 @@ CHUNK_ROWS = 1536  # least number of rows in a chunk of logits: enough for a ful
 CHUNK_BYTES = 160 << 20  # least size of a chunk, so that launching kernels does not take longer than running them
 SLICE_BYTES = 96 << 20  # size of a slice of recomputed logits
 
-SHARE = 1 / 64
-"""This share of what is held already may come on top: the peak of a step then rises by less than 2 %."""
-
-FREELY = 1 / 8
-"""Up to this share of the device's memory may be in use with the head, whatever other heads take."""
-
-TILE = (4096, 32_768)
-"""Rows and columns of the logits that TRL's head computes at a time."""
+SHARE = 1 / 64  # of what is held already, which may come on top: the peak of a step rises by less than 2 %
+FREELY = 1 / 8  # of the device's memory, which may be in use with the head, whatever other heads take
+TILE = (4096, 32_768)  # rows and columns of the logits that TRL's head computes at a time
 
 
 def most_bytes(
@@ -62,20 +57,18 @@ def rows_of_a_chunk(row_bytes: int, *, low_memory: bool = False) -> int:
     return max(CHUNK_ROWS, least_bytes // row_bytes)
 
 
-def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool, *, skips: bool) -> int | None:
+def room_for_logit_gradients(problem: Problem) -> int | None:
     """Return how many bytes of logit gradients the head may keep at a time; None where all of them are little.
 
     How a sum is cut up changes its rounding, so where torch is to be deterministic, what is held does not count.
-
-    Args:
-        skips: whether rows may be left out; then the logits of a chunk stand beside the gradients that are kept.
     """
+    hidden_TH, weight_VH, wants_weight = problem.hidden_TH, problem.weight_VH, problem.wants_weight
     if not hidden_TH.is_cuda:
         return None
     sizes = (*hidden_TH.shape, len(weight_VH), weight_VH.itemsize)
     # beside them: the weight's gradient, that of the hidden states, and copies of kept rows of both
     taken = 3 * hidden_TH.nbytes + (weight_VH.nbytes if wants_weight else 0)
-    if skips:
+    if problem.skip_below > 0:  # then the logits of a chunk stand beside the gradients that are kept
         row_bytes = padded(len(weight_VH), weight_VH) * weight_VH.itemsize
         chunk = min(len(hidden_TH), rows_of_a_chunk(row_bytes)) * row_bytes
         # in the memory of the weight's gradient, which is written last, or else beside it and before it

@@ -18,17 +18,13 @@ from trimsft.objectives import Objective, TokenStats
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
 DEFAULT_SKIP_BELOW = 1e-8
-"""Of objectives that trim, rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it.
+"""Of objectives that trim, rows with |w|*(1-p) below this get no backward pass: no element of the head's mean gradient
+changes by more than this times the largest hidden state, the size of Adam's epsilon. Adam divides each element by its
+own size, so what is small beside the whole gradient may still be all that a row of the head has."""
 
-What is left out changes no element of the head's mean gradient by more than this times the largest hidden state. That
-is the size of Adam's epsilon: Adam divides each element by its own size, so what is small beside the whole gradient
-may still be all that a row of the head has.
-"""
-
-SKIPPED_MASS = 5e-4
-"""Skipped rows may hold at most this share of the batch's sum of |w|*(1-p): should they all point one way."""
-
-SKIPPED_NORM = 1.5e-3  # likewise of the root of its sum of squares: what they amount to if they point any way
+# what skipped rows may hold at most of the batch's sum of |w|*(1-p), should they all point one way, and of the root of
+# its sum of squares, which is what they amount to if they point any way
+SKIPPED_MASS, SKIPPED_NORM = 5e-4, 1.5e-3
 
 
 def skip_below_of(objective: Objective) -> float:
@@ -111,10 +107,12 @@ class Solution:
 def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
     """Return the objective's weights, detached and checked for shape and type; it must leave its tokens as they are."""
     weights_of: Any = getattr(objective, "weights", objective)
-    before = _versions(tokens)
+    # torch counts how often a tensor was written to, but for its inference mode
+    tensors = [one for one in vars(tokens).values() if one is not None and not one.is_inference()]
+    before = [one._version for one in tensors]
     with torch.no_grad():
         weights = weights_of(tokens)
-    if _versions(tokens) != before:
+    if before != [one._version for one in tensors]:
         raise WrongArgument(
             f"objective {objective!r} changed its tokens in place, of which the loss is made; work on a copy, such as "
             "tokens.gap.clone()"
@@ -130,11 +128,6 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
         )
     return weights.detach().float()
-
-
-def _versions(tokens: TokenStats) -> list[int]:
-    """Count how often each tensor was written to; torch does not in its inference mode."""
-    return [one._version for one in vars(tokens).values() if one is not None and not one.is_inference()]
 
 
 def joined(parts: Iterable[TokenStats]) -> TokenStats:
@@ -224,5 +217,4 @@ def has_triton() -> bool:
 
 
 def auto_backend(hidden: Tensor) -> str:
-    """Return the name of the backend that "auto" takes for these hidden states."""
     return "triton" if hidden.is_cuda and hidden.dtype != torch.float64 and has_triton() else "chunked"

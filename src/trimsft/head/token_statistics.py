@@ -14,15 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trimsft.head.chunked import Matmul, Softmax
+from trimsft.head.chunked import Matmuls, Softmax
 from trimsft.head.problem import Problem, auto_backend, joined, softcapped
 from trimsft.objectives import SFT, TokenStats
 
-CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
-"""Size of one chunk of float32 logits: small enough for the cache of a CPU, large enough for a full-speed matmul."""
 _BLOCK = 256  # neighbours of which only the largest is looked at first, in the search for alternatives
-
-Backend = Literal["auto", "torch", "triton"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ def token_statistics(
     logit_scale: float = 1.0,
     softcap: float | None = None,
     top: int = 0,
-    backend: Backend = "auto",
+    backend: Literal["auto", "torch", "triton"] = "auto",
 ) -> TokenStatistics:
     """Return statistics of every label, from logits softcap * tanh(logit_scale * (hidden @ weight.T + bias) / softcap).
 
@@ -74,21 +70,20 @@ def token_statistics(
         with_entropy=True,
         with_rank=True,
     )
-    matmul = Matmul(problem.hidden_TH, problem.weight_VH, problem.bias_V, CHUNK_BYTES, multiple=128)
-    uses_kernel = (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton"
+    matmuls = Matmuls(problem)
     records = None
-    if uses_kernel:
+    if (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton":
         from trimsft.head.triton_kernels import RowRecords
 
         records = RowRecords(problem)
     parts, tops = [], []
-    for start in range(0, max(tokens, 1), matmul.chunk_rows):
-        rows = slice(start, min(start + matmul.chunk_rows, tokens))
-        logits_RV = matmul.logits(problem.hidden_TH[rows])
+    for start in range(0, max(tokens, 1), matmuls.chunk_rows):
+        rows = slice(start, min(start + matmuls.chunk_rows, tokens))
+        logits_RV = matmuls.logits(problem.hidden_TH[rows])
         if top:
             tops.append(_largest(logits_RV, min(top, vocabulary)))
         if records is None:
-            softmax = Softmax.of(problem, matmul, logits_RV, problem.labels_T[rows])
+            softmax = Softmax.of(problem, matmuls, logits_RV, problem.labels_T[rows])
             parts.append((softmax.tokens, softmax.rank_R, softmax.gradient_norm_R))
         elif tokens:
             with torch.cuda.device_of(logits_RV):  # Triton launches on the current device

@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from trimsft.head.problem import Problem, copy_to_host
-from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
+from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, TokenStats
 
 LOG2E = tl.constexpr(1.4426950408889634)
 MAX_TIES = tl.constexpr(8)
@@ -54,18 +54,6 @@ def _one_minus_exp(n):
 
 
 @triton.jit
-def _dot(hidden_row, weight_row, H, BLOCK_H: tl.constexpr):
-    """float32 dot product of one hidden state and one row of the head's weight."""
-    total = tl.zeros([BLOCK_H], tl.float32)
-    for start in range(0, H, BLOCK_H):
-        column = start + tl.arange(0, BLOCK_H)
-        x = tl.load(hidden_row + column, mask=column < H, other=0.0).to(tl.float32)
-        w = tl.load(weight_row + column, mask=column < H, other=0.0).to(tl.float32)
-        total += x * w
-    return tl.sum(total)
-
-
-@triton.jit
 def _absorb(
     z, start, gold_z, top, total, moment, squares, above, first_top, last_top, to_log2,
     WITH_ENTROPY: tl.constexpr, WITH_RANK: tl.constexpr,
@@ -95,7 +83,14 @@ def _exact_logit(
     HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """The logit of one token as a float32 dot product."""
-    raw = _dot(hidden_row, weight + token.to(tl.int64) * H, H, BLOCK_H)
+    weight_row = weight + token.to(tl.int64) * H
+    total = tl.zeros([BLOCK_H], tl.float32)
+    for start in range(0, H, BLOCK_H):
+        column = start + tl.arange(0, BLOCK_H)
+        x = tl.load(hidden_row + column, mask=column < H, other=0.0).to(tl.float32)
+        w = tl.load(weight_row + column, mask=column < H, other=0.0).to(tl.float32)
+        total += x * w
+    raw = tl.sum(total)
     if HAS_BIAS:
         raw += tl.load(bias + token).to(tl.float32)
     return transform(raw, logit_scale, softcap, HAS_SOFTCAP)
@@ -325,7 +320,7 @@ def logit_gradients(
 
 
 @triton.jit
-def scale_kernel(tensor, factor, size, BLOCK: tl.constexpr):
+def scale_in_place(tensor, factor, size, BLOCK: tl.constexpr):
     """tensor *= factor; costs next to nothing where the factor is 1."""
     by = tl.load(factor).to(tl.float32)
     if by == 1.0:
@@ -338,7 +333,7 @@ def scale_kernel(tensor, factor, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def find_trained_kernel(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.constexpr):
+def find_trained(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.constexpr):
     """Indices of the labels that are not ignored, in order; counts of those, and of those outside the vocabulary."""
     trained = 0
     outside = 0
@@ -356,22 +351,8 @@ def find_trained_kernel(labels, rows_out, counts, size, ignore_index, V, BLOCK: 
 
 # ---- launches
 
-
-def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """Return indices of the labels that are not ignored, their number, and that of those outside the vocabulary."""
-    rows_N = torch.empty_like(labels_N)
-    counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
-    with torch.cuda.device_of(labels_N):  # Triton launches on the current device, whichever the tensors are on
-        find_trained_kernel[(1,)](
-            labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
-        )
-    return rows_N, counts
-
-
-def scale_(tensor: Tensor, factor: Tensor) -> None:
-    """Multiply a tensor by a scalar on the device; one short launch where that is 1."""
-    with torch.cuda.device_of(tensor):
-        scale_kernel[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
+NAMES: dict[type, str] = {**{kind: name for name, kind in PAPER_OBJECTIVES.items()}, AutoTrim: "auto-trim"}
+"""Objectives that the kernel `row_statistics` computes itself, as it calls them; any other is a "function"."""
 
 
 class Ledger(NamedTuple):
@@ -386,13 +367,7 @@ class Ledger(NamedTuple):
     divisor: float  # the normalizer, read with the others so that it costs no wait of its own
 
     @property
-    def masses(self) -> tuple[float, ...]:
-        """Return the sums in the order of `too_much_skipped`."""
-        return self[2:6]
-
-    @property
-    def is_sound(self) -> bool:
-        """Return whether every row is finite, and the normalizer a number above 0."""
+    def is_sound(self) -> bool:  # every row is finite, and the normalizer a number above 0
         return not self.broken and 0 < self.divisor < float("inf")
 
 
@@ -413,23 +388,21 @@ class RowRecords:
         self.problem = problem
         labels_T, hidden_TH = problem.labels_T, problem.hidden_TH
         floats_5T = hidden_TH.new_empty((5, len(labels_T)), dtype=torch.float32)
-        self.tokens = TokenStats(
-            nll=floats_5T[0],
-            gap=floats_5T[1],
-            gold_logit=floats_5T[2],
-            competitor=torch.empty_like(labels_T),
-            entropy=floats_5T[3] if problem.with_entropy else None,
-            gold=labels_T,
-        )
-        self.weights_T = floats_5T[4]
+        nll_T, gap_T, gold_logit_T, entropy_T, self.weights_T = floats_5T.unbind()
+        entropy = entropy_T if problem.with_entropy else None
+        self.tokens = TokenStats(nll_T, gap_T, gold_logit_T, torch.empty_like(labels_T), entropy, labels_T)
         self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(labels_T)
         self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them
         if problem.with_rank:
             self.rank_and_norm = (torch.empty_like(self.slots_T), torch.empty_like(self.weights_T))
-        self._ledger = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
-        self._ledger[-1:] = problem.divisor
-        self._objective, self._parameters = _as_kernel(problem.objective)
+        self.counts = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
+        self.counts[-1:] = problem.divisor
+        self._objective = NAMES.get(type(problem.objective), "function")
+        parameters = () if self._objective == "function" else astuple(problem.objective)  # type: ignore[call-overload]
+        first, second, *_ = (*map(float, parameters), 0.0, 0.0)
+        # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
+        self._parameters = (first, max(second, torch.finfo(torch.float32).tiny))
         self._normalizer = problem.early_divisor
         self._compiled: dict[Any, Any] = {}
 
@@ -460,26 +433,18 @@ class RowRecords:
         """Number the rows worth a backward pass, after those of earlier calls, and count them in the ledger."""
         self._launch(
             claim_slots, (1, 1, 1),
-            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self._ledger,
+            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.counts,
             rows.start, rows.stop, skip_below, capacity, min(8192, triton.next_power_of_2(block)),
         )  # fmt: skip
 
     def ledger(self) -> Callable[[], Ledger]:
         """Start to copy the counts so far; the function returned waits for that."""
-        numbers = copy_to_host(self._ledger)
+        numbers = copy_to_host(self.counts)
         return lambda: Ledger(*numbers())
 
-    def forget_slots(self) -> None:
-        """Count from the first row on again."""
-        self._ledger[:-1].zero_()
-
-    def picked(self, rows_K: Tensor) -> Rows:
-        """Return some rows, each with a slot of its own."""
-        places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
-        return Rows(self.tokens[rows_K], self.weights_T[rows_K], self.problem.labels_T[rows_K], places_K)
-
-    def all(self, slots_T: Tensor) -> Rows:
-        return Rows(self.tokens, self.weights_T, self.problem.labels_T, slots_T)
+    def rows(self, slots: Tensor, chosen: slice | Tensor = slice(None)) -> Rows:
+        """Return some of the rows, by default all, with the slot of each."""
+        return Rows(self.tokens[chosen], self.weights_T[chosen], self.problem.labels_T[chosen], slots)
 
     def logit_gradients(
         self, logits_KS: Tensor, rows: Rows, out: Tensor, *, first_row: int = 0, first_column: int = 0
@@ -506,13 +471,3 @@ class RowRecords:
             self._compiled[kernel] = kernel[grid](*arguments, num_warps=8)
         else:
             compiled[grid](*arguments)
-
-
-def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
-    """Return name and parameters of an objective that the kernel computes itself; "function" for any other."""
-    for name, kind in {**PAPER_OBJECTIVES, "auto-trim": AutoTrim}.items():
-        if type(objective) is kind:
-            first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
-            # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
-            return name, (first, max(second, torch.finfo(torch.float32).tiny))
-    return "function", (0.0, 0.0)

@@ -27,15 +27,7 @@ import triton
 from torch import Tensor
 
 from trimsft.head.memory import SLICE_BYTES, padded, room_for_logit_gradients, rows_of_a_chunk, rows_of_a_part
-from trimsft.head.problem import (
-    BackendUnavailable,
-    Problem,
-    Solution,
-    gradient_mass,
-    rows_to_keep,
-    threshold_for,
-    too_much_skipped,
-)
+from trimsft.head.problem import Problem, Solution, gradient_mass, rows_to_keep, threshold_for, too_much_skipped
 from trimsft.head.triton_kernels import Ledger, RowRecords
 
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
@@ -45,24 +37,10 @@ SORTING_SECONDS = 2e-4  # of the host and of small kernels, beside copying kept 
 CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the rows kept (docs/performance.md)
 
 
-def require_usable(hidden: Tensor) -> None:
-    """Raise where the kernels cannot run on such a tensor."""
-    if hidden.dtype == torch.float64:
-        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
-    if not hidden.is_cuda and not triton.knobs.runtime.interpret:
-        raise BackendUnavailable(
-            f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
-            "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
-        )
-
-
 def solve(problem: Problem) -> Solution:
     """Solve a problem at once, in parts, or with as little memory as can be, whichever has room."""
     if problem.low_memory is None and problem.wants_gradient:
-        room = room_for_logit_gradients(
-            problem.hidden_TH, problem.weight_VH, problem.wants_weight, skips=problem.skip_below > 0
-        )
-        problem = replace(problem, buffer_bytes=room)
+        problem = replace(problem, buffer_bytes=room_for_logit_gradients(problem))
     in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
@@ -85,16 +63,24 @@ class Solver:
         self.hidden_TH, self.weight_VH = problem.hidden_TH, problem.weight_VH
         self.T, self.V = self.hidden_TH.shape[0], self.weight_VH.shape[0]
         self.skip_below = problem.skip_below
+        self.wants_buffer = problem.wants_gradient and not problem.low_memory
+        self.room = self.T  # how many rows of logits the buffer may hold
+        if problem.buffer_bytes is not None:
+            self.room = problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize)
         self.buffer_BV: Tensor | None = None
         self.grad_hidden_TH: Tensor | None = None
         self.grad_weight_VH: Tensor | None = None
-        self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32) if problem.wants_bias else None
         # the first matmul starts before everything else is made ready
         self.space_CV = self._chunk_space()
         self.chunk_rows = self.space_CV.shape[0]
-        self.chunks = self._cut_into_chunks()
+        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
+        if stops and self.wants_buffer and problem.skip_below > 0:
+            # two share the first space, so that the device works while the host learns of the first
+            stops = [self.chunk_rows // 2, *stops]
+        self.chunks = [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
         self.launched = 0  # chunks whose logits are under way
         self._chunk_logits(0)
+        self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32) if problem.wants_bias else None
         self.records = RowRecords(problem)
 
     def run(self) -> Solution:
@@ -115,7 +101,7 @@ class Solver:
             return self._solution(kept=0, finite=False)
         buffered = min(int(counts.kept), self._capacity)
         rest = self.records.row_of_slot_T[buffered : int(counts.kept)]
-        if too_much_skipped(counts.masses):
+        if too_much_skipped(counts[2:6]):
             keep_T = rows_to_keep(gradient_mass(self.records.tokens, self.records.weights_T), self.problem.skip_below)
             rest = keep_T.index_fill_(0, slots[:buffered], False).nonzero().flatten()
         self._backward(buffered, hidden_BH, rest)
@@ -125,12 +111,12 @@ class Solver:
 
     def _forward(self) -> Callable[[], Ledger]:
         """Return a function that waits for what was counted."""
-        ledger = None
+        ledger, everything = None, self.records.rows(self.records.slots_T)
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
             logits_CV = self._space_of(number) if number < self.launched else self._chunk_logits(number)
             self.records.find_statistics(logits_CV, rows)
-            if self._wants_buffer:
+            if self.wants_buffer:
                 self.records.weigh(rows)
                 self._claim_slots(rows)
                 if number == 0 and self.buffer_BV is None:
@@ -141,7 +127,6 @@ class Solver:
                 if rows.stop == self.T:
                     ledger = self.records.ledger()
             if self.buffer_BV is not None:
-                everything = self.records.all(self.records.slots_T)
                 self.records.logit_gradients(logits_CV, everything, self.buffer_BV, first_row=rows.start)
             if rows.stop == self.T:
                 break
@@ -152,13 +137,6 @@ class Solver:
         del self.space_CV
         return ledger
 
-    def _cut_into_chunks(self) -> list[slice]:
-        """Return the chunks; two share the first space, so that the device works while the host learns of the first."""
-        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
-        if stops and self._wants_buffer and self.problem.skip_below > 0:
-            stops = [self.chunk_rows // 2, *stops]
-        return [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
-
     def _space_of(self, number: int) -> Tensor:
         """Return the place for the logits of a chunk."""
         rows = self.chunks[number]
@@ -168,6 +146,7 @@ class Solver:
         return self.space_CV[first : first + rows.stop - rows.start]
 
     def _chunk_logits(self, number: int) -> Tensor:
+        """Start to compute the logits of a chunk."""
         logits_CV = self._space_of(number)
         self._logits(self.hidden_TH[self.chunks[number]], slice(0, self.V), logits_CV)
         self.launched = number + 1
@@ -176,18 +155,18 @@ class Solver:
     def _chunk_space(self) -> Tensor:
         """Return the place for logits of any chunk: the buffer itself, the weight's gradient, or space of their own."""
         problem = self.problem
-        if self._wants_buffer and problem.skip_below == 0:
+        if self.wants_buffer and problem.skip_below == 0:
             self.buffer_BV = self._allocate(self.T, least=self.T)
             if self.buffer_BV is not None:
                 return self.buffer_BV
         stride = padded(self.V, self.weight_VH)
-        at_once = rows_of_a_chunk(stride * self.weight_VH.itemsize, low_memory=not self._wants_buffer)
+        at_once = rows_of_a_chunk(stride * self.weight_VH.itemsize, low_memory=not self.wants_buffer)
         rows = min(self.T, at_once)
         if problem.wants_weight and self.weight_VH.numel() >= rows * stride:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
             return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
         space_CV = self._matrix(rows)
-        if self._wants_buffer and problem.skip_below == 0 and rows == self.T:
+        if self.wants_buffer and problem.skip_below == 0 and rows == self.T:
             self.buffer_BV = space_CV  # all logits are there anyway: no need to compute them again
         return space_CV
 
@@ -200,14 +179,10 @@ class Solver:
 
     def _claim_slots(self, rows: slice) -> None:
         # before the buffer exists, every row of the first chunk gets a slot: the buffer will have room for those
-        capacity = self.T if rows.start == 0 and self._wants_buffer else self._capacity
+        capacity = self.T if rows.start == 0 and self.wants_buffer else self._capacity
         self.records.claim_slots(rows, self.skip_below, capacity, block=self.chunk_rows)
 
     # ---- the buffer
-
-    @property
-    def _wants_buffer(self) -> bool:
-        return self.problem.wants_gradient and not self.problem.low_memory
 
     @property
     def _is_exact(self) -> bool:
@@ -222,7 +197,7 @@ class Solver:
         """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
         kept, unseen = int(counts.kept), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
-        if too_much_skipped(counts.masses, slack=0.8 if unseen else 1.0):
+        if too_much_skipped(counts[2:6], slack=0.8 if unseen else 1.0):
             # small rows are so many that they matter: keep more of the first chunk, and of the others
             mass_C = gradient_mass(self.records.tokens[:seen], self.records.weights_T[:seen])
             self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
@@ -247,22 +222,15 @@ class Solver:
         sorting = SORTING_SECONDS + CHUNK_SECONDS * len(self.chunks) + 8 * self.hidden_TH.nbytes / MEMORY_RATE
         return 2 * (1 - share) * matmul > sorting
 
-    @property
-    def _room(self) -> int:
-        """Return how many rows of logits the buffer may hold."""
-        if self.problem.buffer_bytes is None:
-            return self.T
-        return self.problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize)
-
     def _claim_again(self, seen: int) -> int:
         """Return how many of the rows seen are kept with the threshold as it is now."""
-        self.records.forget_slots()
+        self.records.counts[:-1].zero_()
         self._claim_slots(slice(0, seen))
         return seen if self.skip_below == 0 else int(self.records.ledger()().kept)
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Return space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
-        rows = min(rows, self._room)
+        rows = min(rows, self.room)
         while rows >= least:
             try:
                 return self._matrix(rows)
@@ -279,7 +247,17 @@ class Solver:
     def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
         """Take `buffered` rows from the buffer, and compute the logits of the `rest` again."""
         if buffered:
-            self._backward_buffered(buffered, hidden_BH)
+            assert self.buffer_BV is not None
+            grad_KV = self.buffer_BV[:buffered]
+            if self.grad_weight_VH is not None:
+                torch.mm(grad_KV.T, hidden_BH[:buffered], out=self.grad_weight_VH)
+            if self.problem.wants_hidden:
+                self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
+                if buffered < self.T:
+                    rows_K, whole_TH = self.records.row_of_slot_T[:buffered], torch.zeros_like(self.hidden_TH)
+                    self.grad_hidden_TH = whole_TH.index_copy_(0, rows_K, self.grad_hidden_TH)
+            self._add_to_bias(grad_KV, slice(0, self.V))
+            del grad_KV
         elif self.grad_weight_VH is not None and rest.shape[0] == 0:
             self.grad_weight_VH.zero_()
         self.buffer_BV = None
@@ -288,20 +266,10 @@ class Solver:
         if rest.shape[0]:
             self._backward_recomputed(rest, onto_buffered=buffered > 0)
 
-    def _backward_buffered(self, kept: int, hidden_BH: Tensor) -> None:
-        assert self.buffer_BV is not None
-        grad_KV = self.buffer_BV[:kept]
-        if self.grad_weight_VH is not None:
-            torch.mm(grad_KV.T, hidden_BH[:kept], out=self.grad_weight_VH)
-        if self.problem.wants_hidden:
-            self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
-            if kept < self.T:
-                rows_K, grad_hidden_KH = self.records.row_of_slot_T[:kept], self.grad_hidden_TH
-                self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
-        self._add_to_bias(grad_KV, slice(0, self.V))
-
     def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
-        hidden_KH, picked = self.hidden_TH[rows_K], self.records.picked(rows_K)
+        hidden_KH = self.hidden_TH[rows_K]
+        places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
+        picked = self.records.rows(places_K, rows_K)
         sum_KH = torch.zeros_like(hidden_KH, dtype=torch.float32)
         # slices of about SLICE_BYTES, as even as alignment allows
         slices = triton.cdiv(self.V, max(1024, SLICE_BYTES // (len(rows_K) * self.hidden_TH.itemsize)))
@@ -349,7 +317,7 @@ class InParts(Solver):
     def run(self) -> Solution:
         problem, weight_VH = self.problem, self.weight_VH
         places_T = torch.arange(self.T, dtype=torch.int32, device=weight_VH.device) % self.chunk_rows
-        everything = self.records.all(places_T)
+        everything = self.records.rows(places_T)
         sum_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if problem.wants_weight else None
         if problem.wants_hidden:
             self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
@@ -361,18 +329,15 @@ class InParts(Solver):
             if rows.stop == self.T:
                 ledger = self.records.ledger()
             self.records.logit_gradients(grad_CV, everything, grad_CV, first_row=rows.start)
-            self._add(grad_CV, rows, sum_VH)
+            if sum_VH is not None:
+                add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
+            if self.grad_hidden_TH is not None:
+                torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
+            self._add_to_bias(grad_CV, slice(0, self.V))
         del grad_CV, self.space_CV
         if sum_VH is not None:
             self.grad_weight_VH = sum_VH.to(weight_VH.dtype)
         return self._solution(kept=self.T, finite=ledger().is_sound)
-
-    def _add(self, grad_CV: Tensor, rows: slice, sum_VH: Tensor | None) -> None:
-        if sum_VH is not None:
-            add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
-        if self.grad_hidden_TH is not None:
-            torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
-        self._add_to_bias(grad_CV, slice(0, self.V))
 
 
 def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:

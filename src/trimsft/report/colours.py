@@ -1,10 +1,5 @@
 """How each method is drawn, in every figure and on every page: one colour, dash pattern and marker each.
 
-    >>> lines = lines_of(["Base", "SFT", "TrimSFT", "my run"])
-    >>> lines["TrimSFT"] == METHOD_LINES["trim"], lines["SFT"] == METHOD_LINES["sft"]
-    (True, True)
-    >>> lines["my run"] in lines_of(["Base", "SFT", "TrimSFT"]).values()
-    False
     >>> lines_of(["narrow"], {"narrow": "trim"})["narrow"].colour
     '#0072B2'
 
@@ -71,16 +66,13 @@ def _letters(text: str) -> str:
     return re.sub(r"[^a-z]", "", text.lower())
 
 
-_METHODS = {
-    BASE: BASE,
-    **{_letters(name): name for name in OBJECTIVES},
-    **{_letters(name): objective for objective, name in NAMES.items()},
-    **{_letters(kind.__name__): objective for objective, kind in OBJECTIVES.items()},
+_METHODS = {BASE: BASE} | {
+    _letters(spelling): name for name, kind in OBJECTIVES.items() for spelling in (name, NAMES[name], kind.__name__)
 }
 
 
 def method_of(label: str) -> str | None:
-    """The method that a label names, however it is spelled.
+    """Return the method that a label names, however it is spelled.
 
     >>> method_of("TrimSFT-E"), method_of("trim-h"), method_of("Base"), method_of("run 7")
     ('trim-e', 'trim-h', 'base', None)
@@ -89,11 +81,7 @@ def method_of(label: str) -> str | None:
 
 
 def name_of(label: str) -> str:
-    """A label as figures show it: the name of the method where it spells one, else as given.
-
-    >>> name_of("trim-e"), name_of("base"), name_of("auto_trim"), name_of("run 7")
-    ('TrimSFT-E', 'Base', 'AutoTrim', 'run 7')
-    """
+    """Return the name of the method where a label spells one ("trim-e": TrimSFT-E), else the label."""
     method = method_of(label)
     if method is None:
         return label
@@ -101,7 +89,7 @@ def name_of(label: str) -> str:
 
 
 def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dict[str, Line]:
-    """A line for each label, in their order.
+    """Return a line for each label, in their order.
 
     The first run of a method has the line of that method; every other run has one that no method among them needs.
     A run has the same line in a figure of some runs and on the page of all.

@@ -1,4 +1,4 @@
-"""Figures of weights, tokens and trainings; those of scores are in `score_figures`. Matplotlib is imported to draw.
+"""Figures of weights and tokens; those of scores are in `score_figures`. Matplotlib is imported to draw.
 
     weighting_functions().save("docs/figures/weighting_functions.svg")
     gap_distribution({"Base": table}, margin=1.5, bandwidth=0.8).save("figures/gap_distribution.svg")
@@ -24,8 +24,6 @@ from trimsft.intervals import Interval
 from trimsft.objectives import (
     OBJECTIVES,
     PAPER_OBJECTIVES,
-    SFT,
-    BuiltinObjective,
     Objective,
     TokenStats,
     TrimSFT,
@@ -34,11 +32,10 @@ from trimsft.objectives import (
     display_name,
     make_objective,
 )
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, Objectives, lines_of, name_of
 from trimsft.runs.files import write_whole
-from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import PAPER_SETTINGS, by_category, density, effective_ratio_grid, range_of, weights_of
+from trimsft.tokens.statistics import PAPER_SETTINGS, density, effective_ratio_grid, range_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -71,7 +68,6 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "trimsft",  # equal curves, equal file
 }
-UNFRAMED: dict[Any, Any] = {**STYLE, "axes.spines.left": False, "axes.spines.bottom": False}
 PRINT_FORMATS = (".svg", ".pdf", ".png")
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None},
@@ -167,36 +163,12 @@ def tokens_at(gaps: Tensor) -> TokenStats:
 
 
 def weighting_functions() -> Drawing:
-    """Draw Figure 1 of the paper: the weight of a token against its gap, for margins and bandwidths and half trims."""
-    import torch
-
-    gaps = torch.linspace(-4, 8, 481)
+    """Draw Figure 1 of the paper: the weights of TrimSFT for margins and bandwidths, and of its halves."""
     settings = [(1.5, 0.8), (0.0, 0.8), (3.0, 0.8), (1.5, 2.0)]
-    bands: dict[str, tuple[str, BuiltinObjective, Line]] = {
-        f"trim_m{m:g}_tau{tau:g}": (rf"$m={m:g},\ \tau={tau:g}$", TrimSFT(m, tau), line)
-        for (m, tau), line in zip(settings, VALUE_LINES, strict=True)
-    }
-    halves: dict[str, tuple[str, BuiltinObjective, Line]] = {
-        "trim_m1.5_tau0.8": ("TrimSFT", TrimSFT(1.5, 0.8), METHOD_LINES["trim"]),
-        "trim_e_m1.5_tau0.8": ("TrimSFT-E", TrimSFTEasy(1.5, 0.8), METHOD_LINES["trim-e"]),
-        "trim_h_m1.5_tau0.8": ("TrimSFT-H", TrimSFTHard(1.5, 0.8), METHOD_LINES["trim-h"]),
-    }
-    sft: dict[str, tuple[str, BuiltinObjective, Line]] = {"sft": ("SFT", SFT(), Line(AMBER, ""))}
-    columns: dict[str, list[float]] = {}
-    with drawing(6.0, 2.6) as drawn:
-        panels = drawn.figure.subplots(1, 2, sharey=True)
-        titles = ("TrimSFT: margin and bandwidth", r"Half trims at $m=1.5,\ \tau=0.8$")
-        for axes, title, curves in zip(panels, titles, ({**sft, **bands}, {**sft, **halves}), strict=True):
-            for column, (label, objective, line) in curves.items():
-                columns[column] = objective.weights(tokens_at(gaps)).tolist()
-                curve = draw_line(axes, gaps, columns[column], label, line, marker=False)
-                if label in ("SFT", "TrimSFT"):  # others run along them
-                    curve.set(linewidth=4.5, alpha=0.4, zorder=1)
-            axes.set(xlabel=_GAP, xlim=(-4, 8), ylim=(-0.03, 1.06))
-            axes.set_title(title, loc="left")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=2)
-        panels[0].set_ylabel("token weight $w$")
-        return drawn.with_data(["gap", *columns], zip(gaps.tolist(), *columns.values(), strict=True))
+    bands: dict[str, Objective] = {f"margin {m:g}, bandwidth {tau:g}": TrimSFT(m, tau) for m, tau in settings}
+    halves: dict[str, Objective] = {"TrimSFT": TrimSFT(1.5, 0.8)}
+    halves |= {"TrimSFT-E": TrimSFTEasy(1.5, 0.8), "TrimSFT-H": TrimSFTHard(1.5, 0.8)}
+    return weight_curves({"Margin and bandwidth": bands, "Half trims, margin 1.5, bandwidth 0.8": halves})
 
 
 def weight_curves(groups: Mapping[str, Mapping[str, Objective]]) -> Drawing:
@@ -314,60 +286,6 @@ def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -
             for (row, column), ratio in np.ndenumerate(ratios)
         )
         return drawn.with_data(["margin", "bandwidth", "effective_ratio"], rows)
-
-
-Shares = Mapping[str, tuple[float, float, float]]
-"""By category, percent of the tokens, of SFT's and of TrimSFT's gradient mass."""
-
-
-def category_bars(table: TokenTable, paper: Shares, *, margin: float, bandwidth: float) -> Drawing:
-    """Draw percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's beside them."""
-    groups = by_category(table, margin=margin, bandwidth=bandwidth)
-    ours = {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
-    sources: dict[str, Shares] = {"ours": ours, "paper": {name: paper[name] for name in ours}}
-    kinds = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
-    with drawing(PAGE, 2.4) as drawn:
-        panels = drawn.figure.subplots(1, 2, sharex=True, sharey=True)
-        titles = (f"this model, n = {len(table):,} tokens", "the paper's")
-        for axes, title, shares in zip(panels, titles, sources.values(), strict=True):
-            for number, (label, colour) in enumerate(kinds):
-                at = np.arange(len(shares)) + (number - 1) * 0.27
-                values = [row[number] for row in shares.values()]
-                bars = axes.barh(at, values, 0.24, color=colour, label=label)
-                # some are next to nothing, which is not nothing
-                texts = ["< 0.1" if 0 < value < 0.05 else f"{value:.1f}" for value in values]
-                axes.bar_label(bars, texts, padding=2.5, fontsize=6)
-            axes.set_title(title, loc="left")
-            axes.set_xlabel(rf"percent of the tokens, or of the gradient ($m={margin:g}$, $\tau={bandwidth:g}$)")
-            axes.margins(x=0.12)
-        panels[0].set_yticks(range(len(ours)), [plain(name) for name in ours])
-        panels[0].invert_yaxis()
-        legend_below(drawn.figure, panels[0])
-        rows = [[source, name, *values] for source, shares in sources.items() for name, values in shares.items()]
-        return drawn.with_data(["source", "category", "tokens", "sft_mass", "trim_mass"], rows)
-
-
-# ---- trainings
-
-
-def training_curves(runs: Mapping[str, Sequence[TelemetryLine]], objectives: Objectives | None = None) -> Drawing:
-    """Draw the telemetry of each run over its steps; without the loss, whose weights differ between objectives."""
-    labels = figures_of(TelemetryLine, "label")
-    panels = [name for name in figures_of(TelemetryLine, "figure") if name != "loss"]
-    with drawing(7.2, 1.8 * -(-len(panels) // 4)) as drawn:
-        places = list(drawn.figure.subplots(-(-len(panels) // 4), 4, squeeze=False).flat)
-        for axes in places:
-            axes.set_visible(False)
-        for axes, field in zip(places, panels, strict=False):
-            for label, line in lines_of(runs, objectives).items():
-                values = [(one.step, getattr(one, field)) for one in runs[label] if getattr(one, field) is not None]
-                draw_line(axes, [at for at, _ in values], [y for _, y in values], shown(label), line, marker=False)
-                axes.set_visible(axes.get_visible() or bool(values))
-            axes.set_title(labels[field], loc="left")
-            axes.set_xlabel("step")
-        legend_below(drawn.figure, places[0])
-        rows = ([label, one.step, *(getattr(one, name) for name in panels)] for label in runs for one in runs[label])
-        return drawn.with_data(["run", "step", *panels], rows)
 
 
 if __name__ == "__main__":

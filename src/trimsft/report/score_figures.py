@@ -21,7 +21,6 @@ from trimsft.report.figures import (
     GREY,
     LETTER,
     PAGE,
-    UNFRAMED,
     Drawing,
     Spread,
     draw_line,
@@ -196,43 +195,6 @@ def field_curves(
         ]
         rows += [] if baseline is None else [["SFT", None, baseline, None, None]]
         return drawn.with_data(["method", field, "value", "low", "high"], rows)
-
-
-def score_map(
-    scores: Mapping[tuple[Any, Any], Spread],
-    *,
-    fields: tuple[str, str] = ("margin", "bandwidth"),
-    metric: str = "average@8, %",
-    chosen: tuple[Any, Any] | None = None,
-    why: str = "chosen",
-) -> Drawing:
-    """Draw scores by the values of two fields, the first across; `chosen` gets a frame, which the title explains."""
-    from matplotlib.patches import Rectangle
-
-    if not scores:
-        raise ValueError(f"scores: there are none; give the value of at least one ({', '.join(fields)})")
-    across, up = (in_order({setting[n] for setting in scores}) for n in (0, 1))
-    values = np.array([[scores.get((x, y), (np.nan,))[0] for x in across] for y in up])
-    lowest, highest = np.nanmin(values), np.nanmax(values)
-    with drawing(max(COLUMN, 1.1 + 0.4 * len(across)), max(1.6, 0.7 + 0.4 * len(up)), UNFRAMED) as drawn:
-        axes = drawn.figure.subplots()
-        colours = axes.pcolormesh(np.ma.masked_invalid(values), cmap="cividis", edgecolors="white", linewidth=1)
-        for (row, column), value in np.ndenumerate(values):
-            is_light = value > lowest + 0.55 * (highest - lowest)
-            colour = GREY if np.isnan(value) else "black" if is_light else "white"
-            text = "not\ntried" if np.isnan(value) else f"{value:.1f}"
-            axes.text(column + 0.5, row + 0.5, text, color=colour, ha="center", va="center", fontsize=6.5)
-        axes.set_xticks(np.arange(len(across)) + 0.5, [plain(value_text(value)) for value in across])
-        axes.set_yticks(np.arange(len(up)) + 0.5, [plain(value_text(value)) for value in up])
-        axes.tick_params(length=0)
-        axes.set(xlabel=_LABELS.get(fields[0]) or plain(fields[0]), ylabel=_LABELS.get(fields[1]) or plain(fields[1]))
-        if chosen is not None and chosen in scores:
-            corner = (across.index(chosen[0]), up.index(chosen[1]))
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False))
-            axes.set_title(f"framed: {plain(why)}", loc="right", fontsize=7)
-        drawn.figure.colorbar(colours, ax=axes, label=plain(metric), pad=0.02, aspect=25)
-        pairs = [(column, row) for column in across for row in up if (column, row) in scores]
-        return drawn.with_data([*fields, "value", "low", "high"], [[*pair, *scores[pair]] for pair in pairs])
 
 
 def in_order(values: set[Any]) -> list[Any]:

@@ -10,20 +10,16 @@ An arrow stands only where a comparison earned it; bold says which value is show
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, macro, macros, temperatures_of
-from trimsft.intervals import RESAMPLES, Interval
 from trimsft.lab import TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
-_MANY = 0.1  # of the answers: more than an interval is wide
-_FEWER_IS_BETTER = ("no_answer", "truncated")
 _TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
-
 _USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
+_BRACKETS = "Brackets: 95 % interval over problems."
 
 
 def in_order(benchmarks: Iterable[str]) -> list[str]:
@@ -32,21 +28,13 @@ def in_order(benchmarks: Iterable[str]) -> list[str]:
 
 
 def score_table(
-    runs: Mapping[str, Sequence[BenchmarkScore]],
-    metric: str = "average",
-    *,
-    comparisons: Sequence[Comparison] = (),
-    title: str = "",
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    runs: Mapping[str, Sequence[BenchmarkScore]], metric: str = "average", *, comparisons: Sequence[Comparison] = ()
 ) -> Table:
-    """Runs by benchmarks and their mean; a run without a benchmark has no mean.
+    """Return runs by benchmarks and their mean; a run without a benchmark has no mean.
 
     Args:
-        comparisons: what `compare_runs` found for this metric; without them nothing is marked.
+        comparisons: those of this metric by `compare_runs`; without them nothing is marked.
     """
-    if strange := next((one.metric for one in comparisons if one.metric != metric), None):
-        raise ValueError(f"comparisons: must be of the metric {metric!r} that the table shows, got {strange!r}")
     benchmarks = list(dict.fromkeys(score.benchmark for scores in runs.values() for score in scores))
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
     markers = {(one.candidate, one.benchmark): _marker(one) for one in comparisons}
@@ -54,30 +42,35 @@ def score_table(
     for name, scores in runs.items():
         intervals = {score.benchmark: score.interval(metric) for score in scores}
         if len(benchmarks) > 1 and len(intervals) == len(benchmarks):
-            intervals[AVERAGE] = macro(scores, metric, resamples=resamples, seed=seed)
-        cells = [_score_cell(intervals.get(column), metric, markers.get((name, column), "")) for column in columns]
+            intervals[AVERAGE] = macro(scores, metric)
+        cells = [
+            Cell.of(intervals.get(column), markers.get((name, column), ""), scale=_scale(metric)) for column in columns
+        ]
         rows.append((Cell(name), *cells))
     if metric != _TOKENS and len(rows) > 1:
-        rows = list(mark_best(rows, best=min if metric in _FEWER_IS_BETTER else max))
+        rows = list(mark_best(rows, best=min if metric in ("no_answer", "truncated") else max))
+    baselines = dict.fromkeys(one.baseline for one in comparisons)
+    return Table(_titled(metric), ("run", *columns), tuple(rows), (_BRACKETS, *map(_explain_arrows, baselines)))
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return one row for each comparison with one baseline, all figures that speak for or against the difference."""
+    rows = []
+    for one in comparisons:
+        scale = _scale(one.metric)
+        difference = Cell.of(one.difference, _marker(one), sign="+", bold=one.significant, scale=scale)
+        row = [Cell(one.candidate), Cell(one.benchmark), Cell(_titled(one.metric))]
+        row += [Cell(str(one.problems), data=one.problems)]
+        row += [Cell(rounded(scale * share, 1), data=share) for share in (one.before, one.after)]
+        row += [difference, *(Cell(_p_value(p), data=p) for p in (one.p_value, one.p_holm))]
+        rows.append((*row, Cell(f"+{len(one.better)} -{len(one.worse)}")))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(
-        title=title or _titled(metric),
-        header=("run", *columns),
-        rows=tuple(rows),
-        notes=("Brackets: 95 % interval over problems.", *map(_explain_arrows, baselines)),
-    )
-
-
-def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> Table:
-    """One row for each comparison, all figures that speak for or against the difference."""
-    if len(baselines := dict.fromkeys(one.baseline for one in comparisons)) > 1:
-        raise ValueError(f"comparisons: must share a baseline, got {list(baselines)}")
-    return Table(
-        title=title or "".join(f"Difference to {baseline}" for baseline in baselines),
+        title="".join(f"Difference to {baseline}" for baseline in baselines),
         header=("run", "benchmark", "metric", "problems", "before", "after", "difference", "p", "p (Holm)", "flips"),
-        rows=tuple(map(_comparison_row, comparisons)),
+        rows=tuple(rows),
         notes=(
-            "Brackets: 95 % interval over problems. p: sign-flip test. Flips: problems that crossed one half.",
+            f"{_BRACKETS} p: sign-flip test. Flips: problems that crossed one half.",
             *map(_explain_arrows, baselines),
         ),
         left=(0, 1, 2),
@@ -85,7 +78,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> T
 
 
 def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | None:
-    """Runs by temperatures, the mean over their benchmarks; None where none was sampled at a further temperature."""
+    """Return runs by temperatures, the mean over their benchmarks; None where none was sampled at a further one."""
     temperatures = {name: temperatures_of(scores) for name, scores in runs.items()}
     if not any(one.at_temperature for scores in runs.values() for one in scores):
         return None
@@ -96,57 +89,32 @@ def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | N
         means = dict(zip(known, macros(scores, [f"T={at:g}" for at in known]).values(), strict=True))
         rows.append((Cell(name), *(Cell.of(means.get(at)) for at in columns)))
     header = ("run", *("greedy" if at == 0 else f"T={at:g}" for at in columns))
-    title = "Correct over the temperature (%)" + (
-        ", mean of the benchmarks" if len(next(iter(runs.values()))) > 1 else ""
-    )
-    return Table(title, header, tuple(mark_best(rows)), ("Brackets: 95 % interval over problems.",))
+    mean = ", mean of the benchmarks" if len(next(iter(runs.values()))) > 1 else ""
+    return Table(f"Correct over the temperature (%){mean}", header, tuple(mark_best(rows)), (_BRACKETS,))
 
 
 def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence[GradedBy] = ()) -> Table:
-    """The scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
+    """Return the scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
     further = [f"T={at:g}" for at in temperatures_of(scores) if all(at in one.at_temperature for one in scores)]
     sampled = ["average", *further, *greedy, "all_right", f"pass@{k}", f"majority@{k}"]
     sampled += ["no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
-    notes = (*tables[0].notes, *itertools.chain.from_iterable(map(_lacking_boxes, scores, graders)))
-    return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), notes)
-
-
-def _lacking_boxes(score: BenchmarkScore, grader: GradedBy) -> Iterator[str]:
-    """Yield a note where many answers have no box: then the score measures the form of answers, too."""
-    lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
-    if grader.kind == "strict" and not grader.grading and lacking > _MANY * samples:
-        yield (
-            f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
-            "--pattern finds them elsewhere, --grader qwen as published evaluations do."
-        )
-
-
-def _comparison_row(one: Comparison) -> tuple[Cell, ...]:
-    scale = _scale(one.metric)
-    return (
-        Cell(one.candidate),
-        Cell(one.benchmark),
-        Cell(_titled(one.metric)),
-        Cell(str(one.problems), data=one.problems),
-        Cell(rounded(scale * one.before, 1), data=one.before),
-        Cell(rounded(scale * one.after, 1), data=one.after),
-        replace(_score_cell(one.difference, one.metric, _marker(one), sign="+"), bold=one.significant),
-        Cell(_p_value(one.p_value), data=one.p_value),
-        Cell(_p_value(one.p_holm), data=one.p_holm),
-        Cell(f"+{len(one.better)} -{len(one.worse)}"),
-    )
-
-
-def _score_cell(interval: Interval | None, metric: str, marker: str, sign: str = "") -> Cell:
-    return Cell.of(interval, marker, sign=sign, scale=_scale(metric))
+    notes = list(tables[0].notes)
+    for score, grader in zip(scores, graders, strict=False):
+        lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
+        # more than an interval is wide: then the score measures the form of answers, too
+        if grader.kind == "strict" and not grader.grading and lacking > 0.1 * samples:
+            notes.append(
+                f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
+                "--pattern finds them elsewhere, --grader qwen as published evaluations do."
+            )
+    return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), tuple(notes))
 
 
 def _scale(metric: str) -> int:
-    """Shares are shown in percent."""
-    return 1 if metric == _TOKENS else 100
+    return 1 if metric == _TOKENS else 100  # shares are shown in percent
 
 
 def _marker(one: Comparison) -> str:

@@ -173,8 +173,8 @@ def _now() -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value that JSON and YAML know, for one that they do not."""
-    if isinstance(value, Enum):
-        return value.value
+    if isinstance(value, Enum | Mapping):
+        return value.value if isinstance(value, Enum) else dict(value)
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 

@@ -42,10 +42,7 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; on the way out the file takes the name, unless something failed.
-
-    What a killed process has left beside it goes.
-    """
+    """Yield a name beside `path` to write to; on the way out the file takes the name, unless something failed."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

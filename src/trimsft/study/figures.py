@@ -1,23 +1,22 @@
 """The figures of a study: the paper's own, drawn from our results."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trimsft.evaluate.compare import AVERAGE
-from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.figures import Spread, spread_percent
-from trimsft.report.score_figures import ablation_curves, score_dots, score_map
+from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
-from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, category_figure, paper_model
-from trimsft.study.results import Summaries, in_common, labels_of
+from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
+from trimsft.study.results import Summaries, in_common
 from trimsft.tokens.table import TokenTable
 
 
 def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path) -> list[Path]:
-    """Draw Table 1 as dots for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
+    """Draw Table 1 as dots for `main`, Figure 2 for `passes`, Figure 3 for `ablation`."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     drawn: dict[str, figures.Drawing] = {}
     for model in models:
@@ -31,16 +30,8 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
-def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
-    """Draw the weights of the objectives over gap and probability; of one's own, those that may be loaded."""
-    labels = labels_of(setting for setting in settings if not setting.is_base)
-    drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
-    made = {label: make_objective(name) for label, name in drawn.items()}
-    return figures.weight_curves({"": made}).save(folder / "weights.svg")
-
-
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
-    """Draw Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
+    """Draw Figure 4 for `gaps`, R_eff over the plane for `weights`."""
     margin, bandwidth = DEFAULT_BAND
     if study == "gaps":
         labelled = {method_name(objective): table for objective, table in tables.items()}
@@ -49,7 +40,7 @@ def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) ->
     if study == "weights":
         drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
         return drawing.save(folder / "effective_ratio.svg")
-    return category_figure(tables[BASE]).save(folder / "categories.svg") if study == "categories" else []
+    return []
 
 
 def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing:
@@ -85,10 +76,7 @@ def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[
     scores = {s.setting.band: spread_percent(s.interval("average", *names)) for s in bands if s.setting.band}
     baseline = None if sft is None else 100 * sft.interval("average", *names).value
     metric = f"average@{samples}, %"
-    return {
-        f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation()),
-        f"plane{end}": score_map(scores, metric=metric),
-    }
+    return {f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())}
 
 
 def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:

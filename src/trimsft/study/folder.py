@@ -9,7 +9,7 @@ runs/study-lab/
   runs/lab/sft/seed0/             tokens.parquet
     .claim                      held by the process that works on it
     log.txt                     what the libraries said
-    failure.json                why it failed the last time
+    failure.txt                 why it failed the last time
   tables/                       what came out
 """
 
@@ -161,22 +161,13 @@ class StudyFolder:
         done, total = _lines(run.eval_dir / name / "samples.jsonl"), scale.answers_each * (scale.problems or 0)
         return f"evaluating {name}", min(done, total or done), total
 
-    # ---- failures
-
-    def _failure(self, cell: Cell) -> Path:
-        return self.run(cell) / "failure.json"
+    def failure(self, cell: Cell) -> Path:
+        """Return the file that says why it failed the last time."""
+        return self.run(cell) / "failure.txt"
 
     def note_failure(self, cell: Cell, error: str) -> None:
-        (shown,) = hide_secrets([error])
-        write_whole(self._failure(cell), (json.dumps({"error": shown}) + "\n").encode())
-
-    def forget_failure(self, cell: Cell) -> None:
-        self._failure(cell).unlink(missing_ok=True)
-
-    def read_failure(self, cell: Cell) -> str:
-        """Return why it failed the last time; empty where it did not."""
-        path = self._failure(cell)
-        return read_json(path, dict[str, str], hint="remove it").get("error", "failed") if path.is_file() else ""
+        (without_secrets,) = hide_secrets([error])
+        write_whole(self.failure(cell), without_secrets.encode())
 
 
 def _lines(path: Path) -> int:

@@ -19,7 +19,6 @@ from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.objectives.paper import Setting
-from trimsft.report.figures import Drawing, category_bars
 from trimsft.report.run_tables import Analysis
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
@@ -128,7 +127,7 @@ def contradictions(labels: Sequence[str]) -> list[str]:
 
 def weights(table: TokenTable, about: str) -> Records:
     """High-Weight and R_eff over the paper's grid."""
-    theirs = {row.setting: row for row in paper.weight_diagnostics()}
+    theirs = {row.setting: row for row in paper.rows("weight_diagnostics")}
     one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
     ours: dict[Setting | None, dict[str, Interval]] = dict(weight_intervals(table).items())
     ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
@@ -146,7 +145,7 @@ def weights(table: TokenTable, about: str) -> Records:
 
 def masses(table: TokenTable, about: str) -> Records:
     """Gradient mass by region for TrimSFT and its halves."""
-    theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
+    theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
     rows: list[Row] = []
     for (setting, objective), ours in mass_intervals(table).items():
         row: Row = {"objective": objective, **setting._asdict()}
@@ -159,7 +158,7 @@ def masses(table: TokenTable, about: str) -> Records:
 
 def categories(table: TokenTable, about: str) -> Records:
     """Token categories at the paper's setting."""
-    theirs = {row.category: row for row in paper.token_categories()}
+    theirs = {row.category: row for row in paper.rows("token_categories")}
     rows: list[Row] = []
     counts = np.bincount(table["category"], minlength=len(CATEGORIES))
     for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
@@ -175,12 +174,6 @@ def categories(table: TokenTable, about: str) -> Records:
         *_notes("token_categories", about),
     ]
     return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
-
-
-def category_figure(table: TokenTable) -> Drawing:
-    """Draw token categories at the paper's setting, with its shares beside."""
-    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
-    return category_bars(table, theirs, **CATEGORY_SETTING._asdict())
 
 
 def _notes(table: str, about: str) -> list[str]:
@@ -339,7 +332,6 @@ def write_paper_tables(analysis: Analysis) -> None:
         model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
         about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
         analysis.write(*(make(table, about) for make in (weights, masses, categories)))
-        analysis.draw(category_figure(table), "categories")
     names = [str(table.metadata.get("model", "")) for table in analysis.tables.values()]
     names += [run.trained_from for run in analysis.runs]
     known = next(filter(None, map(paper_model, names)), None)

@@ -136,6 +136,10 @@ def _signals_blocked() -> Iterator[None]:
 def _begin(environment: dict[str, str]) -> None:
     """Prepare the process of a worker."""
     os.environ.update(environment)
+    if threads := environment.get("OMP_NUM_THREADS"):
+        import torch  # reads it when it is imported, which may have been before
+
+        torch.set_num_threads(int(threads))
     redirect_output(Path(os.devnull))
     handle_signals(_end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})

@@ -11,7 +11,7 @@ waits for those that others work on, and takes over what a dead one has left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option, unknown_name
 from trimsft.runs import holder_of
-from trimsft.study.cell import Cell, check_objectives
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.pools import LocalPool, environments
 from trimsft.study.scales import Scale, ScaleOptions
 from trimsft.study.steps import Job, Result, all_needs, check_cells, check_study, with_attention
-from trimsft.study.studies import WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
+from trimsft.study.studies import Study, belonging, find_studies, left_out_models
 
 if TYPE_CHECKING:
     from trimsft.study.ray_pool import RayPool
@@ -210,8 +210,8 @@ def read_status(out: Path) -> list[CellState]:
         elif holder := holder_of(folder.claim(cell)):
             stage, done, _ = folder.progress(cell, missing[0], scale)
             states.append(CellState(cell, "running", f"{stage}{f' {done}' if done else ''}, {holder}"))
-        elif reason := folder.read_failure(cell):
-            states.append(CellState(cell, "failed", reason))
+        elif folder.failure(cell).exists():
+            states.append(CellState(cell, "failed", folder.failure(cell).read_text(encoding="utf-8")))
         else:
             is_begun = missing[0] != "train" and not cell.is_base
             states.append(CellState(cell, "missing", f"still to do: {', '.join(missing)}" if is_begun else ""))
@@ -255,29 +255,14 @@ class StudySettings(RunOptions):
     """What `trimsft study run` takes."""
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
-    objectives: tuple[str, ...] = option(
-        (),
-        flags=("--objective",),
-        metavar="NAME",
-        help="Of the study 'objectives': what it compares, by name or as my_module:MyObjective; repeat it for several.",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.objectives:
-            if not any(study.is_open for study in find_studies(self.names)):
-                hint = "it is for trimsft study run objectives"
-                raise UsageError("has no effect here", field="objectives", value=self.objectives[0], hint=hint)
-            check_objectives(self.objectives, field="objectives")
 
     def studies(self) -> list[Study]:
-        own = objectives_study(self.objectives or WEIGHED)
-        return [own if study.is_open else study for study in find_studies(self.names)]
+        return find_studies(self.names)
 
     def prepare(self) -> tuple[list[Study], Scale, StudyFolder]:
         """Return what is to be run and where, after a look at everything that is here."""
         studies, scale, folder = self.studies(), self.to_scale(), self.folder("study")
-        check_study(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
+        check_study(scale, folder)
         return studies, scale, folder
 
 
@@ -320,7 +305,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
         files, error = list[Path](), ""
         try:
             if outcome.done:
-                files = rebuild_tables(study.name, folder.out, focus=scale.focus_model, load=settings.objectives)
+                files = rebuild_tables(study.name, folder.out, focus=scale.focus_model)
         except Exception as failure:  # the runs are worth more than their table, which can be made again
             error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
         outcomes.append(StudyOutcome(study.name, outcome, files, error))
@@ -332,16 +317,15 @@ def study_notes(settings: StudySettings) -> list[str]:
     return left_out_models(settings.studies(), settings.to_scale())
 
 
-def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[str] = ()) -> list[Path]:
+def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
     """Write the tables of a study from what is finished in a folder, whoever requested it and when.
 
     Args:
         focus: the model of a study that takes one only; by default the folder's first.
-        load: a user's own objectives whose code may be loaded, since the user has named them.
     """
     from trimsft.study.writing import write_study
 
     (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
     scale = replace(scale, focus=focus or scale.focus)
-    return write_study(study, scale, belonging(folder.requested(), [study], scale), out, load=load)
+    return write_study(study, scale, belonging(folder.requested(), [study], scale), out)

@@ -9,7 +9,6 @@ GPUs has processes of its own: it is `trimsft train`, launched by accelerate or 
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.util
 import json
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from trimsft.train.config import Settings
 
 ATTENTION = "attn_implementation"
-LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
 
 
 class Result(NamedTuple):
@@ -56,10 +54,6 @@ class Result(NamedTuple):
     state: str  # done, more (steps are left for a fresh process), failed, or elsewhere
     note: str = ""  # why it failed, or who works on it
     seconds: Mapping[str, float] = {}  # of each step that was missing
-
-
-class StepError(TrimSFTError, RuntimeError):
-    """A step whose processes have failed."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,6 @@ class Job:
         """Do what is missing, in a process of its own: what is printed goes to the cell's log, errors are returned."""
         try:
             redirect_output(self.folder.log(cell))
-            limit_threads()
             seconds = self.run(cell)
             return Result("more" if self.one_process_a_step and self.missing(cell) else "done", seconds=seconds)
         except RunInUse as error:
@@ -109,17 +102,15 @@ class Job:
                     self.measure(cell)
                 seconds[step] = time.monotonic() - began
             self._drop_weights(cell)
-            self.folder.forget_failure(cell)
+            self.folder.failure(cell).unlink(missing_ok=True)
         return seconds
 
     def train(self, cell: Cell) -> None:
         """Train in this process, or in one for each GPU."""
-        if self.scale.is_lab:
-            write_training_data(self.folder, self.scale, cell.seed)
+        make_lab_rows(self.folder, self.scale, cell.seed)
         if self.scale.gpus_of(cell) > 1:
             self._launch(cell)
         else:
-            import_libraries()
             from trimsft.train.run import train
 
             train(training_settings(self.folder, self.scale, cell))
@@ -143,7 +134,7 @@ class Job:
                     child.wait()
                     raise
         if code:
-            raise StepError(f"the training ended ({f'killed by signal {-code}' if code < 0 else f'exit code {code}'})")
+            raise TrimSFTError(f"the training ended with exit code {code}")
 
     def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
         """Return how a cell is evaluated; `model` is its folder, or its name on the hub."""
@@ -219,9 +210,6 @@ def all_needs(scale: Scale, needs: Collection[str]) -> frozenset[str]:
     return frozenset(needs) | ({"tokens"} if drops else set())
 
 
-# ---- the process that a cell runs in
-
-
 def redirect_output(log: Path) -> None:
     """Send what is printed from now on, by libraries too, to a file."""
     sys.stdout.flush()
@@ -234,22 +222,6 @@ def redirect_output(log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-
-
-def limit_threads() -> None:
-    """Use as many threads as the environment says; torch reads it when it is imported, and not again."""
-    count, torch = os.environ.get("OMP_NUM_THREADS", ""), sys.modules.get("torch")
-    if count.isdecimal() and int(count) and torch is not None:
-        torch.set_num_threads(int(count))
-
-
-def import_libraries() -> None:
-    """Import what all steps need, without collecting garbage: that takes a quarter of the time of imports."""
-    if LIBRARIES not in sys.modules:
-        gc.disable()
-        importlib.import_module(LIBRARIES)
-        gc.freeze()
-        gc.enable()
 
 
 # ---- how a cell is trained
@@ -306,11 +278,10 @@ def training_settings(folder: StudyFolder, scale: Scale, cell: Cell) -> Settings
         logger.setLevel(level)
 
 
-def write_training_data(folder: StudyFolder, scale: Scale, seed: int) -> None:
+def make_lab_rows(folder: StudyFolder, scale: Scale, seed: int) -> None:
     """Make the lab's rows of one seed where they are missing; every process makes the same."""
     path = folder.training_data(seed)
-    if not path.exists():
-        assert scale.rows is not None
+    if scale.rows is not None and not path.exists():
         lab.write_training(path, FineTuning(rows=scale.rows, seed=seed))
 
 
@@ -321,11 +292,9 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
     settings = training_settings(folder, scale, cell)
     if not folder.token_rows.exists():  # drawn once from the training data
-        data = settings.data
-        if scale.is_lab:
-            write_training_data(folder, scale, 0)
-            data = replace(data, dataset_name=str(folder.training_data(0).resolve()))
-        rows = plain_rows(load_rows(data))
+        make_lab_rows(folder, scale, 0)
+        first = training_settings(folder, scale, replace(cell, seed=0))
+        rows = plain_rows(load_rows(first.data))
         numbers = random.Random("token-rows").sample(range(len(rows)), min(scale.table_rows, len(rows)))
         drawn = [rows[number] for number in sorted(numbers)]
         write_whole(folder.token_rows, "".join(json.dumps(row) + "\n" for row in drawn).encode())

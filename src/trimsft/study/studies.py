@@ -1,4 +1,4 @@
-"""The paper's studies, and one of our own, as declarations: which cells each has, and what must be known of them.
+"""The paper's studies as declarations: which cells each has, and what must be known of them.
 
     >>> STUDIES["half-trims"].paper
     ('tab:variants', 'tab:variants-complete')
@@ -18,8 +18,6 @@ from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
-WEIGHED = ("sft", "dft", "trim", "auto-trim")
-"""What `objectives` compares where nothing else is asked for."""
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
 PAPER_NAMES = {
     "tab:main": "Table 1",
@@ -46,7 +44,6 @@ class Study:
     paper: tuple[str, ...]  # LaTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
     need: str  # either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)
-    is_open: bool = False  # every objective at its defaults belongs to it, if it was requested
 
     @property
     def needs(self) -> frozenset[str]:
@@ -66,11 +63,7 @@ def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
 
 def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
     """Return those of the cells, of whatever seed, that one of the studies is made of."""
-    studies = list(studies)
     runs = {run for study in studies for run in study.runs(scale)}
-    cells = list(cells)
-    if any(study.is_open for study in studies):  # also what is at its defaults, on the scale's one model
-        runs |= {plain for cell in cells if (plain := Cell(model=scale.focus_model, objective=cell.objective))}
     return [cell for cell in cells if cell.setting in runs]
 
 
@@ -96,7 +89,7 @@ def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
 
 
 def in_the_paper(study: Study) -> str:
-    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
+    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"."""
     return ", ".join(PAPER_NAMES[label] for label in study.paper)
 
 
@@ -133,12 +126,6 @@ def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Ite
     return runs
 
 
-def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
-    """Return the study of these objectives against SFT and the base."""
-    title = "average@8 of objectives by name, your own among them"
-    return Study("objectives", title, (), _from_paper(more=("sft", *names)), SCORES, is_open=True)
-
-
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
 _VARIANTS = ("tab:variants", "tab:variants-complete")
 _base = _from_paper()
@@ -153,6 +140,5 @@ _ALL = (
     Study("weights", "how many tokens count, by margin and bandwidth", ("tab:weight-diagnostic",), _base, TOKENS),
     Study("gradient-mass", "where the gradient goes, by gap", ("tab:gradient-mass",), _base, TOKENS),
     Study("categories", "weights and gradient mass by kind of token", ("tab:token-category",), _base, TOKENS),
-    objectives_study(),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -1,16 +1,12 @@
-"""What `trimsft sweep` does: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
+"""`trimsft sweep`: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
 
 settings = SweepSettings(grid=("margin=0:6:1", "bandwidth=0.5,1,2"), seeds=3, select_on="lab-easy")
 outcome = run_sweep(settings)
 outcome.swept.best, outcome.files            # without select_on too good to be true, by `swept.optimism()`
 
-`--grid FIELD=VALUES` varies any field of `trimsft train`:
-
-    >>> [axis.values for axis in read_axes(["margin=0:1:0.5", "bandwidth=0.1,2"])]
-    [(0.0, 0.5, 1.0), (0.1, 2.0)]
-
-VALUES are a list (0.5,1,2) or a range with both ends (0:6:1 is 0, 1, ..., 6). Several axes make their product. With an
-axis `objective`, a field that one of them does not take is left out for that one, which is then made once:
+`--grid FIELD=VALUES` varies any field of `trimsft train`: a list (0.5,1,2) or a range with both ends (0:6:1). Several
+make their product. With an axis `objective`, a field that one of them does not take is left out for that one, which is
+then made once:
 
     >>> [point.label for point in points(read_axes(["objective=trim,dft", "margin=1,2"]), "lab")]
     ['TrimSFT (margin 1, bandwidth 0.8)', 'TrimSFT (margin 2, bandwidth 0.8)', 'DFT']
@@ -18,7 +14,6 @@ axis `objective`, a field that one of them does not take is left out for that on
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +32,7 @@ from trimsft.intervals import RESAMPLES, Interval, resampled_means
 from trimsft.objectives import OBJECTIVES
 from trimsft.options import option, unknown_name
 from trimsft.runs.parsing import read_json
-from trimsft.study.cell import PARAMETERS, Cell, refuse_secrets, takes_of
+from trimsft.study.cell import OWN, PARAMETERS, Cell, refuse_secrets, takes_of
 from trimsft.study.folder import StudyFolder
 from trimsft.study.plan import StudyPlan, plan_cells
 from trimsft.study.results import Summary, load_results, paired, summarise
@@ -47,16 +42,14 @@ from trimsft.study.steps import check_study
 from trimsft.study.studies import expand
 from trimsft.study.variance import Sensitivity, resample_seeds, sensitivity_of
 
-BASELINE, BAND, OBJECTIVE = "sft", ("margin", "bandwidth"), "objective"
+BASELINE, OBJECTIVE = "sft", "objective"
 NEEDS = frozenset({"scores"})
 MOST_VALUES = 1000  # values of one range at most: more are a typing error
-SET_BY = {"seed": "--seeds", "model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
-"""Fields that a sweep sets itself, and the option that says how."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings(RunOptions):
-    """What `trimsft sweep` is asked for."""
+    """What `trimsft sweep` takes."""
 
     grid: tuple[str, ...] = option(
         (), flags=("--grid",), help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product of several."
@@ -75,16 +68,13 @@ class SweepSettings(RunOptions):
             raise UsageError("a sweep takes one", field="models", value=" and ".join(self.models), hint="sweep twice")
 
     def prepare(self) -> tuple[list[Cell], list[Cell], Scale, StudyFolder]:
-        """Read the grid and make its cells, after a look at everything that asks nobody."""
+        """Read the grid and make its cells, after a look at everything that is here."""
         scale, folder = self.to_scale(), self.folder("sweep")
         grid = points(read_axes(self.grid), scale.focus_model, self.objective)
         if self.metric not in set(metric_names(scale.samples, greedy=True)) - {"no_answer", "truncated", "tokens"}:
-            raise UsageError(
-                f"there is none of this name with {scale.samples} samples",
-                field="metric",
-                value=self.metric,
-                hint=f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@1 to majority@{scale.samples}",
-            )
+            problem = f"there is none of this name with {scale.samples} samples"
+            hint = f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@1 to majority@{scale.samples}"
+            raise UsageError(problem, field="metric", value=self.metric, hint=hint)
         if self.select_on is not None:
             check_choice(self.select_on, StudyFolder.names_of(scale))
         check_study(scale, folder)
@@ -141,33 +131,21 @@ def plan_sweep(settings: SweepSettings) -> StudyPlan:
 # ---- the grid
 
 
-class Axis(NamedTuple):
-    """One field and the values it takes."""
-
-    field: str
-    values: tuple[Any, ...]
-
-
-def _refused(problem: str, **details: Any) -> UsageError:
-    return UsageError(problem, field="grid", **details)
-
-
-def read_axes(texts: Sequence[str]) -> list[Axis]:
-    """Return the axes that these texts describe; raises `UsageError` for one that cannot be."""
-    axes: list[Axis] = []
+def read_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each field; raises `UsageError` for what is no field, or no value of it."""
+    axes: dict[str, tuple[Any, ...]] = {}
     for text in texts:
-        name, equals, listed = text.partition("=")
+        name, _, listed = text.partition("=")
         name, listed = name.strip().removeprefix("--").replace("-", "_"), listed.strip()
-        if not equals or not name or not listed:
-            raise _refused("must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2", value=text)
-        if name in [axis.field for axis in axes]:
-            raise _refused(f"{name!r} is there twice", hint="give all of its values in one")
+        if not name or not listed:
+            problem = "must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2"
+            raise UsageError(problem, field="grid", value=text)
         read = _reader_of(name)
         is_range = ":" in listed and name != OBJECTIVE  # module:Attribute is none
         values = tuple(map(read, _range(name, listed) if is_range else map(str.strip, listed.split(","))))
-        if len(set(values)) < len(values):
-            raise _refused(f"{name} has a value twice", value=text, hint="give it once")
-        axes.append(Axis(name, values))
+        if name in axes or len(set(values)) < len(values):
+            raise UsageError(f"{name} or a value of it is there twice", field="grid", value=text, hint="give it once")
+        axes[name] = values
     return axes
 
 
@@ -178,11 +156,9 @@ def _range(name: str, text: str) -> list[str]:
         count = int((stop - start) / step) + 1 if step > 0 else 0
     except (InvalidOperation, ValueError, OverflowError):
         count = 0
-    if count < 1:
-        rule = "a range is START:STOP:STEP with STEP above 0 and STOP not below START, such as 0:6:1"
-        raise _refused(rule, value=f"{name}={text}")
-    if count > MOST_VALUES:
-        raise _refused(f"{name}={text} has {count:,} values", hint=f"make the step larger: {MOST_VALUES} at most")
+    if not 1 <= count <= MOST_VALUES:
+        rule = "a range is START:STOP:STEP with STEP above 0 and STOP not below START, such as 0:6:1, of at most "
+        raise UsageError(f"{rule}{MOST_VALUES} values", field="grid", value=f"{name}={text}")
     numbers = [start + number * step for number in range(count)]
     # a field of whole numbers takes no point
     return [f"{int(each)}" if each == each.to_integral_value() else f"{each:f}" for each in numbers]
@@ -194,31 +170,24 @@ def _reader_of(name: str) -> Callable[[str], Any]:
 
     parser = Parser()
     actions = {flag.removeprefix("--"): action for action in parser._actions for flag in action.option_strings}
-    if name in SET_BY:
-        raise _refused(f"{name!r} is not for a grid", hint=f"{SET_BY[name]} sets it")
+    if name in (*OWN, "dataset_name") and name != OBJECTIVE:
+        raise UsageError(f"{name!r} is not for a grid", field="grid", hint="--seeds, --model, --data and --out set it")
     if name not in actions or name in ("help", "config"):
-        near = difflib.get_close_matches(name, actions, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "trimsft train --help-all lists every field"
-        raise _refused(f"no field {name!r}", hint=hint)
+        raise UsageError(f"no field {name!r}", field="grid", hint=unknown_name("grid", name, actions).hint)
     refuse_secrets([name], field="grid")
     if actions[name].nargs not in (None, "?"):
-        raise _refused(f"{name!r} takes a list of values", hint="a grid can only vary fields of one")
+        raise UsageError(f"{name!r} takes a list of values", field="grid", hint="a grid can only vary fields of one")
 
     def read(word: str) -> Any:
         try:
-            if not word:
-                raise UsageError("empty")
-            return vars(parser.parse_known_args([f"--{name}", word])[0])[name]
-        except UsageError:
-            kinds = {bool: "true or false", int: "a whole number", float: "a number"}
-            right = kinds.get(type(actions[name].default), f"a value that trimsft train takes for --{name}")
-            right = f"one of {', '.join(map(str, actions[name].choices))}" if actions[name].choices else right
-            raise _refused(f"{name} must be {right}", value=word) from None
+            return vars(parser.parse_known_args([f"--{name}={word}"])[0])[name]
+        except UsageError as error:
+            raise UsageError(str(error), field="grid") from None
 
     return read
 
 
-def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Cell]:
+def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim") -> list[Cell]:
     """Return the product of the axes, each setting once; raises `UsageError` for one that could not be trained.
 
     Args:
@@ -227,37 +196,31 @@ def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Ce
     """
     from trimsft.train.config import make_settings
 
-    listed = next((axis.values for axis in axes if axis.field == OBJECTIVE), ())
-    names, others = listed or (objective,), [axis for axis in axes if axis.field != OBJECTIVE]
+    names, others = axes.get(OBJECTIVE, (objective,)), [name for name in axes if name != OBJECTIVE]
     cells, unknown = [], dict.fromkeys(("model_name_or_path", "dataset_name", "output_dir"), "unknown")
-    for name in names:
-        try:
-            takes_of(name)  # an unknown one ends here, with the nearest known
-        except UsageError as error:
-            raise _refused(str(error)) if listed else error from None
-    for axis in others:
-        if not any(takes(name, axis.field) for name in names):
-            who = ", ".join(name for name in OBJECTIVES if takes(name, axis.field))
-            problem = f"{axis.field!r} has no effect with objective {' or '.join(names)}"
-            raise _refused(problem, hint=f"it is a field of {who}")
-    for name in names:
-        fields = [[(axis.field, value) for value in axis.values] for axis in others if takes(name, axis.field)]
-        for product in itertools.product(*fields):
-            try:  # long before anything is trained
-                make_settings({**unknown, OBJECTIVE: name, **dict(product)})
-            except UsageError as error:
-                raise _refused(str(error)) from error
-            cells.append(Cell(model=model, objective=name, fields=product))
+    try:
+        for name in others:
+            if not any(takes(one, name) for one in names):
+                who = ", ".join(one for one in OBJECTIVES if takes(one, name))
+                problem = f"{name!r} has no effect with objective {' or '.join(names)}"
+                raise UsageError(problem, hint=f"it is a field of {who}")
+        for one in names:
+            fields = [[(name, value) for value in axes[name]] for name in others if takes(one, name)]
+            for product in itertools.product(*fields):
+                make_settings({**unknown, OBJECTIVE: one, **dict(product)})  # long before anything is trained
+                cells.append(Cell(model=model, objective=one, fields=product))
+    except UsageError as error:
+        raise UsageError(str(error), field="grid") from error
     return list(dict.fromkeys(cells))
 
 
-def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:
+def left_out(axes: Mapping[str, Sequence[Any]], objective: str = "trim") -> list[str]:
     """Return a sentence for each objective that does not take all fields of the grid."""
-    names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
-    without = {name: [axis.field for axis in axes if not takes(name, axis.field)] for name in names}
+    names = axes.get(OBJECTIVE, (objective,))
+    without = {one: [name for name in axes if not takes(one, name)] for one in names}
     return [
-        f"{name} takes no {' and no '.join(fields)}: these values make no further runs of it."
-        for name, fields in without.items()
+        f"{one} takes no {' and no '.join(fields)}: these values make no further runs of it."
+        for one, fields in without.items()
         if fields
     ]
 
@@ -373,9 +336,7 @@ def swept_of(
         raise RunError("no point of the sweep is finished; rerun the command to resume")
     missing = tuple(cell for cell in cells if cell not in results)
     baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
-    swept = Swept(tuple(grid), baselines, missing, metric)
-    grid[0].interval(metric, *swept.benchmarks)  # an unknown metric ends here, with the known ones
-    return swept
+    return Swept(tuple(grid), baselines, missing, metric)
 
 
 def by_objective(points: Sequence[Summary]) -> dict[str, list[Summary]]:
@@ -396,8 +357,7 @@ def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -
 
     def order(point: Summary) -> tuple[float, float, float]:
         margin, bandwidth = point.setting.band or (math.inf, math.inf)
-        means = [run[name].values(metric).mean() for run in point.runs.values() for name in benchmarks]
-        return (-round(float(np.mean(means)), 12), bandwidth, margin)
+        return (-round(float(np.mean(point.by_seed(metric, benchmarks))), 12), bandwidth, margin)
 
     return min(candidates(points), key=order)
 

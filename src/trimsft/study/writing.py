@@ -27,7 +27,7 @@ from trimsft.runs.files import write_whole
 from trimsft.study import paper_tables as paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
-from trimsft.study.figures import score_figures, token_figures, weight_figure
+from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Results, Summaries, in_common, labels_of, load_results, summarise
 from trimsft.study.scales import SCALES, Scale
@@ -41,19 +41,9 @@ MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 
 
 def write_study(
-    study: Study,
-    scale: Scale,
-    cells: Sequence[Cell],
-    out: Path,
-    *,
-    resamples: int = RESAMPLES,
-    load: Collection[str] = (),
+    study: Study, scale: Scale, cells: Sequence[Cell], out: Path, *, resamples: int = RESAMPLES
 ) -> list[Path]:
-    """Write everything that the finished ones of these cells have data for; return the files.
-
-    Args:
-        load: objectives of one's own whose code may be loaded; weights of others are not drawn.
-    """
+    """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
     every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
     scored = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
@@ -69,15 +59,11 @@ def write_study(
     judged = judge_claims(of_every, by_model)
     own = [claim for claim in judged if claim.study == study.name]
     finished: Collection[Cell] = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
-    notes = [
-        *_unfinished(cells, finished, results, folder.names_of(scale)),
-        *paper.contradictions(study.paper),
-        *(_undrawn(cells, load) if study.is_open else []),
-    ]
+    notes = [*_unfinished(cells, finished, results, folder.names_of(scale)), *paper.contradictions(study.paper)]
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
     if results:
-        content = _of_scores(study, scale, title, summarise(results, resamples=resamples), place / "figures", load)
+        content = _of_scores(study, scale, title, summarise(results, resamples=resamples), place / "figures")
     else:
         content = _of_tokens(study, tables, place / "figures")
     shown, figures, rows = content.tables, content.figures, content.rows
@@ -101,7 +87,7 @@ def write_study(
         write_flat(place / f"{study.name}.csv", rows),
         write_json(place / f"{study.name}.json", record),
         *figures,
-        *_write_pages(place, title, runs, load),
+        *_write_pages(place, title, runs),
         write_whole(out / "tables" / "claims.md", claims.encode()),
         write_json(out / "tables" / "claims.json", [asdict(claim) for claim in judged]),
     ]
@@ -116,9 +102,7 @@ class _Content(NamedTuple):
     notes: list[str]
 
 
-def _of_scores(
-    study: Study, scale: Scale, title: str, summaries: Summaries, place: Path, load: Collection[str]
-) -> _Content:
+def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> _Content:
     summaries = {setting: summaries[setting] for setting in sorted(summaries, key=lambda one: _rank(one, study, scale))}
     samples = min(summary.samples for summary in summaries.values())
     metrics = _metrics(study, scale, samples)
@@ -129,7 +113,6 @@ def _of_scores(
         tables.append(paper.our_table(_metric_title(metric, title), summaries, of_metric))
         tables.append(paper.paper_table(summaries, of_metric))
     figures = score_figures(study.name, summaries, rows, samples, place)
-    figures += weight_figure(summaries, load, place) if study.is_open else []
     notes = [*unanswered_note(summaries), *_differences(scale)]
     return _Content([table for table in tables if table], figures, [row.as_dict() for row in rows], notes)
 
@@ -158,11 +141,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
 
 def _metrics(study: Study, scale: Scale, samples: int) -> list[str]:
     further = [f"T={temperature:g}" for temperature in scale.temperatures]
-    by_study = {
-        "main": ["average", "greedy", *further],
-        "passes": [f"pass@{samples}", f"majority@{samples}"],
-        "objectives": ["average", "greedy", *further, f"pass@{samples}"],
-    }
+    by_study = {"main": ["average", "greedy", *further], "passes": [f"pass@{samples}", f"majority@{samples}"]}
     return by_study.get(study.name, ["average"])
 
 
@@ -187,7 +166,7 @@ def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, Toke
     return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
 
 
-def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path], load: Collection[str]) -> list[Path]:
+def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path]) -> list[Path]:
     """Write a page for each model, with its runs of seed 0, the base first; of many, the first ones."""
     from trimsft.report.page.build import write_report
 
@@ -199,7 +178,7 @@ def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path], load: Colle
         seeds = len({cell.seed for cell in runs if cell.model == model})
         more = f" (seed 0 of {seeds}: intervals over seeds are in {place.name}.md)" if seeds > 1 else ""
         labelled = {label: runs[cell] for cell, label in labels_of(of_model).items()}
-        files.append(write_report(place / name, labelled, title=f"{title}, {model}{more}", objectives=list(load)))
+        files.append(write_report(place / name, labelled, title=f"{title}, {model}{more}"))
     return files
 
 
@@ -248,14 +227,6 @@ def _differences(scale: Scale) -> list[str]:
         if before.get(name) != value and name.partition(".")[0] not in places
     ]
     return [f"Differs from the scale {scale.name} as it comes: {', '.join(changed)}."] if changed else []
-
-
-def _undrawn(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
-    """Name objectives of one's own whose weights are not drawn: reading a folder loads no code."""
-    own = dict.fromkeys(cell.objective for cell in cells if not cell.is_base and cell.objective not in OBJECTIVES)
-    left = [f" --objective {name}" for name in own if name not in load]
-    note = "Weights are not drawn of objectives whose code this command may not load: trimsft study run objectives"
-    return [f"{note}{''.join(left)}."] if left else []
 
 
 # ---- files

@@ -59,13 +59,12 @@ def make_batches(
 def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
     longest = len(examples[-1])
     ids = np.full((len(examples), longest), filler, dtype=np.int64)
-    places, labels = [], []
     for row, example in enumerate(examples):
         ids[row, : len(example)] = example.prompt + example.completion
-        start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
-        places.append(start + example.trained)
-        labels.append(example.labels)
-    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.concatenate(labels))]
+    # a token is predicted by the one before it
+    places = [row * longest + len(one.prompt) - 1 + one.trained for row, one in enumerate(examples)]
+    arrays = (ids, np.concatenate(places), np.concatenate([one.labels for one in examples]))
+    tensors = map(torch.from_numpy, arrays)
     return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 

@@ -71,11 +71,10 @@ class TokenSettings(RowSettings):
         out, places = self.out, dict[str, Path]()
         is_file = out is not None and out.suffix == ".parquet"
         if out is not None:
-            folders = [out, *out.parents][is_file:]
-            in_the_way = [one for one in folders if one.exists() and not one.is_dir()]
+            in_the_way = any(one.is_file() for one in [out, *out.parents][is_file:])
             if in_the_way or (is_file and (out.is_dir() or len(self.models) > 1)):
                 problem = "must be a folder, or for one model a file that ends in .parquet"
-                raise UsageError(problem, field="out", value=str(next(iter(in_the_way), out)))
+                raise UsageError(problem, field="out", value=str(out))
         for model in self.models:
             run = RunDirectory(model)
             if out is not None:
@@ -151,8 +150,8 @@ def preview_rows(settings: TokenSettings) -> Preview:
     from trimsft.tokens.write import make_encoder
 
     if len(settings.models) > 1 or (settings.out is not None and settings.out.suffix != ".html"):
-        problem, hint = "shows the rows of one model, on the screen or in a file that ends in .html", "name one of each"
-        raise UsageError(problem, field="show", value=settings.show, hint=hint)
+        problem = "shows the rows of one model, on the screen or in a file that ends in .html"
+        raise UsageError(problem, field="show", value=settings.show)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
     rows = rows[: settings.limit]
     source, rendering = find_weights(settings.models[0]), settings.as_trained(settings.models)

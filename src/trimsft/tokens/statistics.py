@@ -193,32 +193,11 @@ class Group:
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
     """Group tokens as numeric, symbol, connector, other."""
-    return _group(table, table["category"].astype(np.int64), CATEGORIES, margin, bandwidth)
-
-
-def by_tenth(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
-    """Group tokens by tenths of the solutions, the first to the last."""
-    place, length = _places(table)
-    names = [f"{10 * tenth} to {10 * tenth + 10} %" for tenth in range(10)]
-    return _group(table, 10 * place // length, names, margin, bandwidth)
-
-
-def _places(table: TokenTable) -> tuple[Numbers, Numbers]:
-    """Return where each token stands in its example, from 0, and how many tokens that has."""
-    _, which, lengths = np.unique(table["example"], return_inverse=True, return_counts=True)
-    starts = np.cumsum(lengths) - lengths
-    place = np.empty(len(table), dtype=np.int64)
-    # in a table of another order, tokens of an example may stand apart
-    place[np.lexsort((table["position"], which))] = np.arange(len(table)) - np.repeat(starts, lengths)
-    return place, lengths[which]
-
-
-def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: float, bandwidth: float) -> list[Group]:
-    """Return one group for each name; `which` has the index of the name of each token."""
     weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
     is_inside = region_of(table["gap"], margin, bandwidth) == 1
     columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm, weights * norm)
-    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(names)) for values in columns)
+    which = table["category"].astype(np.int64)
+    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(CATEGORIES)) for values in columns)
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
         shares = {
             "ratio_percent": 100 * tokens / len(table),
@@ -230,56 +209,8 @@ def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: floa
         }
     return [
         Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
-        for at, name in enumerate(names)
+        for at, name in enumerate(CATEGORIES)
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """The last tokens of all solutions that end: how sure the model is of them, and their weights.
-
-    A token trimmed away is not learned from; when it is the one that ends a solution, the model does not learn to stop.
-    """
-
-    examples: int
-    ended: int  # how many end with eos; the others were cut
-    known: bool  # whether the table names its eos; without it the last token of each example is taken for it
-    mean_nll: float
-    median_gap: float
-    median_rank: float
-    first_choice_percent: float  # share of them that no other token has a larger logit than
-    tokens_percent: float  # their share of all tokens
-    mean_weight: Mapping[str, float]  # by objective
-    mass_percent: Mapping[str, float]  # their share of all gradient mass, by objective
-
-
-def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None) -> Ending | None:
-    """Return the end of the solutions under these objectives, by default the paper's; None where no example ends."""
-    eos, (place, length) = table.metadata.get("eos_id"), _places(table)
-    is_end = place == length - 1
-    if eos is not None:
-        is_end &= np.isin(table["token_id"], eos)
-    ended = int(is_end.sum())
-    if not ended:
-        return None
-    weights = {name: weights_of(one, table) for name, one in (objectives or objectives_of()).items()}
-    masses = {name: one * table["gradient_norm"] for name, one in weights.items()}
-    nll, gap, rank = (table[name][is_end] for name in ("nll", "gap", "rank"))
-    return Ending(
-        examples=table.example_count,
-        ended=ended,
-        known=eos is not None,
-        mean_nll=float(nll.mean(dtype=np.float64)),
-        median_gap=float(np.median(gap)),
-        median_rank=float(np.median(rank)),
-        first_choice_percent=100 * float(np.mean(rank == 1)),
-        tokens_percent=100 * (ended / len(table)),
-        mean_weight={name: float(one[is_end].mean()) for name, one in weights.items()},
-        mass_percent={
-            name: 100 * float(one[is_end].sum() / one.sum()) if one.sum() > 0 else math.nan
-            for name, one in masses.items()
-        },
-    )
 
 
 # ---- densities of gaps (Figure 4 of the paper), and how training moved them
@@ -302,7 +233,7 @@ def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array
     near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
     if not len(near):
         return np.zeros(len(grid))
-    counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 20, 1, 20_000)))
+    counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 100, 1, 20_000)))
     kernel = np.exp(-0.5 * np.square((grid[:, None] - (edges[1:] + edges[:-1]) / 2) / width))
     densities: Array = kernel @ counts.astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
     return densities

@@ -150,16 +150,16 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             finally:
                 self._saving = False
             # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
-            best = folder / f"checkpoint-{state.best_global_step}"
-            if state.best_global_step and (best == final or best.is_dir()):
-                state.best_model_checkpoint = str(best)
+            chosen = folder / f"checkpoint-{state.best_global_step}"
+            if state.best_global_step and (chosen == final or chosen.is_dir()):
+                state.best_model_checkpoint = str(chosen)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
                 state.save_to_json(str(staged / "trainer_state.json"))
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            _rotate(folder, self.args.save_total_limit, {final, Path(state.best_model_checkpoint or final)})
+            _rotate(folder, self.args.save_total_limit or 0, {final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
@@ -276,17 +276,13 @@ def _publish(staged: Path, final: Path) -> None:
     sync(final.parent)
 
 
-def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
-    """Remove what exceeds `limit`: those that are torn first, then the oldest, never those in `keep`.
+def _rotate(folder: Path, limit: int, keep: set[Path]) -> None:
+    """Remove what exceeds a limit above 0: those that are torn first, then the oldest, never those in `keep`.
 
     transformers takes the latest for the newest: after a torn checkpoint was skipped, that can be the torn one.
     """
-    if not limit or limit <= 0:
-        return
-    others = [one for one in _checkpoints(folder) if one not in keep]
-    others.sort(key=lambda one: find_damage(one) is None)
-    for checkpoint in others[: max(0, len(others) - max(0, limit - sum(one.exists() for one in keep)))]:
-        (checkpoint / COMPLETE).unlink(missing_ok=True)  # what a kill leaves of it is torn
+    others = sorted((one for one in _checkpoints(folder) if one not in keep), key=lambda one: find_damage(one) is None)
+    for checkpoint in others[: max(0, len(others) + len(keep) - limit)] if limit > 0 else []:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
 make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same
 """
 
+import argparse
 import copy
 import dataclasses
 import difflib
@@ -250,39 +251,31 @@ def parse(words: Sequence[str]) -> Settings:
     flags = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
     words = [flags.get(word, word) for word in itertools.chain.from_iterable(split)]
     parser.check_names([word for word in words if word.startswith("--")])
-    recipe: dict[str, Any] = {}
-    if "--config" in words:
-        place = words.index("--config")
-        if place + 1 == len(words) or words[place + 1].startswith("--"):
-            raise UsageError("is missing the name of a YAML file", field="--config")
-        recipe = _read_recipe(parser, words[place + 1])
-        del words[place : place + 2]
-    return _settle(parser, words, recipe, wants_bf16="--bf16" in words)
+    parser.add_argument("--config")
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS  # what is not given is not read
+    read, rest = parser.parse_known_args(words)
+    if rest:
+        hint = "--model, --data or --config go before a name"
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
+    return make_settings(vars(read))
 
 
 def make_settings(fields: Mapping[str, Any]) -> Settings:
-    """Make settings of fields by name, checked as a command line is; `config` names a recipe beneath them."""
+    """Make settings of fields by name; `config` names a recipe beneath them."""
     parser = Parser()
     own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
     parser.check_names(own)
     config = own.pop("config", None)
     recipe = {} if config is None else _read_recipe(parser, str(config))
-    return _settle(parser, [], recipe | own, wants_bf16="bf16" in own)
-
-
-def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
     with refusing():
-        parser.set_defaults_with_config(**fields)
-        read, rest = parser.parse_known_args(words)
-    if rest:
-        hint = "--model, --data or --config go before a name"
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
-    raw = dict(vars(read))
+        parser.set_defaults_with_config(**recipe | own)
+        raw = dict(vars(parser.parse_args([])))
     for name in ALSO.values():  # YAML and Python may hold anything
         if not isinstance(raw[name], str | None):
             raise UsageError("must be text", field=name, value=raw[name])
     raw["dataset_name"] = raw["dataset_name"] or ""
-    if not wants_bf16 and not has_half_precision():
+    if "bf16" not in own and not has_half_precision():
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
         raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere

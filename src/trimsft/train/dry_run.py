@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, TrainerCallback
+from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import get_peft_config
 
@@ -33,9 +33,8 @@ from trimsft.plan import (
     training_hours,
 )
 from trimsft.runs import RunDirectory
-from trimsft.train.config import Settings, load_data, load_tokenizer, refusing
+from trimsft.train.config import Settings, load_data, load_tokenizer
 from trimsft.train.run import make_trainer
-from trimsft.train.trainer import TrimSFTTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,25 +118,15 @@ class RunPlan:
         ]
 
 
-def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> Any:
-    """Return the data as the training would prepare it, by the trainer itself with a model of next to no size."""
-    train, _ = load_data(settings, tokenizer)
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    tiny = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes))
-    args = copy.copy(settings.args)
-    args.model_init_kwargs, args.packing, args.report_to = None, False, []
-    args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
-    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
-        args.output_dir = folder
-        return TrimSFTTrainer(tiny, args, train_dataset=train, processing_class=tokenizer).train_dataset
-
-
 def plan_run(settings: Settings, gpus: str) -> RunPlan:
     """Prepare the data as the training would, and refuse what cannot fit; nothing is written, no weights are loaded."""
     count, device = read_gpus(gpus)
     args = settings.args
-    prepared = prepare(settings, load_tokenizer(settings), max_length=args.max_length)
-    lengths = pc.list_value_length(prepared.with_format("arrow")["labels"]).to_pylist()
+    train, _ = load_data(settings, load_tokenizer(settings))
+    if "input_ids" not in train.column_names:
+        raise UsageError("does not count rows with images", field="gpus", hint="measure: --dry-run alone")
+    whole = pc.list_value_length(train.with_format("arrow")["input_ids"]).to_pylist()
+    lengths = [min(length, args.max_length or length) for length in whole]
     plan = as_plan(settings, args.max_length if args.packing else max(lengths), count)
     require_room(plan, device)
     step = args.global_batch or plan.rows * args.gradient_accumulation_steps * count

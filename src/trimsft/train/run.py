@@ -117,7 +117,12 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     if {"logging_steps", "logging_strategy"}.isdisjoint(settings.overrides):
         trainer.add_callback(LogEarly())
     if settings.args.process_index == 0:
-        trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
+        inputs = _inputs(settings)
+        if inputs["model"]["fingerprint"] is None:  # of the hub: the commit, known after loading
+            inputs["model"]["fingerprint"] = getattr(trainer.model.config, "_commit_hash", None)
+        inputs["data"]["lengths"] = {name: str(report) for name, report in trainer.length_reports.items()}
+        facts = {"seed": settings.args.seed, **inputs, "processes": settings.args.world_size}
+        trainer.add_callback(_Binding(run, settings, {**environment(), **facts}))
     checkpoint = by_main(lambda: _checkpoint(settings, run))
     if checkpoint:
         stopping.resume_hint = resumed_from(checkpoint)
@@ -258,21 +263,11 @@ def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
     return str(newest)
 
 
-def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
-    """Return what the manifest says of a training as it begins."""
-    inputs = _inputs(settings)
-    if inputs["model"]["fingerprint"] is None:
-        inputs["model"]["fingerprint"] = getattr(trainer.model.config, "_commit_hash", None)
-    inputs["data"]["lengths"] = {name: str(report) for name, report in trainer.length_reports.items()}
-    return {"seed": settings.args.seed, **inputs, "processes": settings.args.world_size}
-
-
 def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return names and fingerprints of model, data and objective; the commit of the hub is known after loading."""
-    name = str(settings.model.model_name_or_path)
+    """Return names and fingerprints of model, data and objective."""
+    name, objective = str(settings.model.model_name_or_path), settings.args.objective
     folder = Path(name)
     files = list_files(settings.data.dataset_name) if settings.data.is_local else []
-    objective = settings.args.objective
     return {
         "model": {"name": name, "fingerprint": fingerprint_folder(folder) if folder.is_dir() else None},
         "data": {"name": settings.data.dataset_name, "fingerprint": [fingerprint_file(one) for one in files] or None},
@@ -285,10 +280,15 @@ def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
 
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
     """Save the final model, whole or not at all: written beside, then renamed."""
+    tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
+    broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
+    if broken := [name for name in gather_object(broken[:1] or [""]) if name]:  # on whichever process it is
+        raise FloatingPointError(
+            f"after the last step {broken[0]} holds numbers that are not finite, so there is no model; a lower "
+            f"learning_rate may help; the checkpoints in {run.train_dir} stay"
+        )
     beside = run.path / ".model"
-    _refuse_broken_weights(trainer, run)
-    # of a run that was killed meanwhile
-    by_main(lambda: shutil.rmtree(beside, ignore_errors=True))
+    by_main(lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
     if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     with explained(beside, "the model"):
@@ -301,21 +301,9 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         for path in beside.iterdir():
             sync(path)
-        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it could say it was done
+        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it was marked finished
         beside.rename(run.model_dir)
         sync(run.path)
-
-
-def _refuse_broken_weights(trainer: TrimSFTTrainer, run: RunDirectory) -> None:
-    """Raise where a weight is not finite, on whichever process it is."""
-    tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
-    broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
-    broken = [name for name in gather_object([broken[0] if broken else ""]) if name]
-    if broken:
-        raise FloatingPointError(
-            f"after the last step {broken[0]} holds numbers that are not finite, so there is no model; a lower "
-            f"learning_rate may help; the checkpoints in {run.train_dir} stay"
-        )
 
 
 def _push(run: RunDirectory, settings: Settings) -> None:

@@ -33,10 +33,11 @@ _FORMATS = figures_of(TelemetryLine, "format")
 logger = logging.getLogger("trimsft")
 _OF_TRL = ("mean_token_accuracy", "entropy")  # logged by its trainer under these names, too
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
-_SUMS = [
-    "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
-    "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "kept", "seen",
+_MEANS = [
+    "nll", "weighted_loss", "mean_token_accuracy", "entropy", "mean_weight", "high_weight", "out_of_reach",
 ]  # fmt: skip
+_MASSES = ["mass_low", "mass_middle", "mass_high"]
+_SUMS = ["tokens", *_MEANS, *_MASSES, "weight_squared", "eos", "eos_weight", "eos_prob", "kept", "seen"]
 _PENDING = 1 << 16  # so many tokens are counted in one go: each small operation on the device costs the host some 20 us
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
@@ -104,16 +105,16 @@ class TokenSums:
         rows: dict[str, Tensor] = {
             "tokens": torch.ones_like(gap),
             "nll": tokens.nll,
-            "weight": weights,
-            "weight_squared": weights.square(),
-            "weighted_nll": weights * tokens.nll,
-            "correct": (gap > 0).float(),
-            "high": (weights > HIGH_WEIGHT).float(),
+            "weighted_loss": weights * tokens.nll,
+            "mean_token_accuracy": (gap > 0).float(),
             "entropy": torch.zeros_like(gap) if tokens.entropy is None else tokens.entropy,
-            "low_mass": mass * low,
-            "middle_mass": mass * ~(low | high),
-            "high_mass": mass * high,
+            "mean_weight": weights,
+            "high_weight": (weights > HIGH_WEIGHT).float(),
             "out_of_reach": (gap < m - 3 * tau).float(),
+            "mass_low": mass * low,
+            "mass_middle": mass * ~(low | high),
+            "mass_high": mass * high,
+            "weight_squared": weights.square(),
             "eos": eos.float(),
             "eos_weight": weights * eos,
             "eos_prob": tokens.prob * eos,
@@ -150,26 +151,13 @@ def gradient_norm(tokens: TokenStats) -> Tensor:
 
 
 def _figures(total: dict[str, float]) -> dict[str, float]:
-    count = total["tokens"]
-    mass = total["low_mass"] + total["middle_mass"] + total["high_mass"]
-    figures = {
-        "nll": total["nll"] / count,
-        "weighted_loss": total["weighted_nll"] / count,
-        "mean_token_accuracy": total["correct"] / count,
-        "entropy": total["entropy"] / count,
-        "mean_weight": total["weight"] / count,
-        "effective_ratio": total["weight"] ** 2 / (count * total["weight_squared"]) if total["weight_squared"] else 0.0,
-        "high_weight": total["high"] / count,
-        "skipped": 1 - total["kept"] / count,
-        "out_of_reach": total["out_of_reach"] / count,
-        "trained_tokens": count,
-    }
-    for region in ("low", "middle", "high"):
-        figures[f"mass_{region}"] = total[f"{region}_mass"] / mass if mass else 0.0
-    if total["eos"]:
-        figures["eos_weight"] = total["eos_weight"] / total["eos"]
-        figures["eos_prob"] = total["eos_prob"] / total["eos"]
-    return figures
+    count, squares = total["tokens"], total["weight_squared"]
+    mass = sum(total[name] for name in _MASSES)
+    figures = {name: total[name] / count for name in _MEANS}
+    figures |= {name: total[name] / mass if mass else 0.0 for name in _MASSES}
+    figures |= {name: total[name] / total["eos"] for name in ("eos_weight", "eos_prob") if total["eos"]}
+    figures["effective_ratio"] = total["mean_weight"] ** 2 / (count * squares) if squares else 0.0
+    return figures | {"skipped": 1 - total["kept"] / count, "trained_tokens": count}
 
 
 def _quantiles(counts: list[float]) -> dict[str, float]:

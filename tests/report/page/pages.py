@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.evaluate.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of, score
 from tests.report.page.browser import Browser, wait
 from trimsft.evaluate.metrics import cluster
-from trimsft.evaluate.scores import score
 from trimsft.report.page.build import write_report
 
 HOSTILE = [

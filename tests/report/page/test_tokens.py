@@ -1,7 +1,9 @@
 """The tab Tokens in a real browser: headline, example, the figure that is the control, keys, copying, windows."""
 
+import os
 import re
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,8 +145,8 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
 def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
-    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 7
-    assert "7 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
+    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 8
+    assert "8 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
     assert browser.text("outcome").startswith("50 % of run-00-of-a-long-name's sampled")
     assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
 
@@ -265,6 +267,18 @@ def test_tables_are_saved_with_intervals_as_numbers(opened) -> None:
 
 
 # ---- windows, colours, hostile text
+
+
+@pytest.mark.skipif("AXE_CORE" not in os.environ, reason="AXE_CORE must name axe.min.js of the npm package axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_objection(browser, page, scheme) -> None:
+    browser.scheme(scheme)
+    for tab in ("tokens", "scores", "answers", "details"):
+        view(browser, page, f"tab={tab}")
+        browser.run(Path(os.environ["AXE_CORE"]).read_text(encoding="utf-8") + "; window.axe = axe")
+        browser.run("axe.run().then(({ violations }) => { window.objections = violations.map(({ id }) => id) })")
+        wait(lambda: browser.run("return window.objections ?? null") is not None)
+        assert browser.run("return window.objections") == [], tab
 
 
 @pytest.mark.parametrize("width", [390, 1400, 1920])

@@ -6,7 +6,7 @@ for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Samp
 """
 
 import importlib.util
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -59,8 +59,8 @@ class Request:
     prompt: str
     seed: int
     sampling: Sampling
-    tokens: tuple[int, ...] | None = None
-    """The prompt as token ids: what the engine takes where it can, so that no second bos is added."""
+    tokens: tuple[int, ...] = ()
+    """The prompt as token ids: what engines take where they can, so that no second bos is added."""
     messages: tuple[Mapping[str, str], ...] | None = None
     """The prompt as a chat, for servers that render it themselves."""
 
@@ -134,11 +134,11 @@ def make_engine(settings: "EvalSettings") -> Engine:
     return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)
 
 
-def require_room(requests: Sequence[Request], tokens_of: Callable[[Request], Sequence[int]], limit: int | None) -> None:
+def require_room(requests: Sequence[Request], limit: int | None) -> None:
     """Refuse answers that may grow beyond a model's positions after the longest prompt."""
     if limit is None or not requests:
         return
-    longest, new = max(len(tokens_of(request)) for request in requests), max(r.sampling.max_tokens for r in requests)
+    longest, new = max(len(r.tokens) for r in requests), max(r.sampling.max_tokens for r in requests)
     if longest + new > limit:
         room = max(0, limit - longest)
         raise EngineError(

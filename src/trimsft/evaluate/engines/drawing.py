@@ -8,7 +8,6 @@ another batch may choose the other one. In float32 that is rare, in bfloat16 les
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +27,7 @@ class Drawer:
         self._inverse = torch.zeros(rows, 1, device=device)  # 1 / temperature; 0 for greedy rows
         self._top_k = torch.zeros(rows, 1, dtype=torch.int64, device=device)
         self._top_p = torch.ones(rows, 1, device=device)
-        self._any_sampled = False
-        self._any_filtered = False
+        self._any_sampled = self._any_filtered = False
         self.expect(samplings)
         self.assign(range(rows), seeds, samplings)
 
@@ -41,31 +39,32 @@ class Drawer:
 
     def assign(self, rows: Sequence[int], seeds: Sequence[int], samplings: Sequence[Sampling]) -> None:
         """Give rows to other requests, of a kind that was expected."""
+        digests = [hashlib.sha256(str(seed).encode()).digest() for seed in seeds]
+        keys = [[int.from_bytes(digest[at : at + 4], "big", signed=True) for at in (0, 4)] for digest in digests]
         where = torch.tensor(list(rows), dtype=torch.int64, device=self._keys.device)
-
-        def put(target: Tensor, values: list[Any]) -> None:
-            target[where] = torch.tensor(values, dtype=target.dtype).view(-1, target.shape[1]).to(target.device)
-
-        put(self._keys, [_key(seed) for seed in seeds])
-        put(self._inverse, [0.0 if s.is_greedy else 1 / s.temperature for s in samplings])
-        put(self._top_k, [s.top_k for s in samplings])
-        put(self._top_p, [s.top_p for s in samplings])
+        for target, values in (
+            (self._keys, keys),
+            (self._inverse, [[0.0 if s.is_greedy else 1 / s.temperature] for s in samplings]),
+            (self._top_k, [[s.top_k] for s in samplings]),
+            (self._top_p, [[s.top_p] for s in samplings]),
+        ):
+            target[where] = torch.tensor(values, dtype=target.dtype, device=target.device).view(-1, target.shape[1])
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows only, in this order."""
         for name in ("_keys", "_inverse", "_top_k", "_top_p"):
             setattr(self, name, getattr(self, name)[rows])
 
-    def choose(self, logits: Tensor, step: int | Tensor) -> Tensor:
+    def choose(self, logits: Tensor, step: Tensor) -> Tensor:
         """Return (rows) the tokens drawn."""
-        if logits.is_cuda and has_triton() and not self._any_filtered and isinstance(step, Tensor):
+        if logits.is_cuda and has_triton() and not self._any_filtered:
             from trimsft.evaluate.slots import kernels
 
             return kernels.choose(logits, self._keys, step, self._inverse)
         return self.scores(logits, step).argmax(dim=1)
 
-    def scores(self, logits: Tensor, step: int | Tensor) -> Tensor:
-        """Return (rows, vocabulary) scores whose largest is the token drawn; `step` counts from 0, or is (rows)."""
+    def scores(self, logits: Tensor, step: Tensor) -> Tensor:
+        """Return (rows, vocabulary) scores whose largest is the token drawn; `step` (rows) counts from 0."""
         logits = logits.float()
         if not self._any_sampled:
             return logits
@@ -73,28 +72,18 @@ class Drawer:
         rows = max(1, _ELEMENTS // logits.shape[1])
         for start in range(0, logits.shape[0], rows):
             part = slice(start, start + rows)
-            likely = logits[part]
+            likely, inverse = logits[part], self._inverse[part]
             if self._any_filtered:
-                likely = _keep_likely(likely, self._inverse[part], self._top_k[part], self._top_p[part])
-            steps = step[part] if isinstance(step, Tensor) else step
-            scores[part] = _noisy(likely, self._keys[part], steps, self._inverse[part])
+                likely = _keep_likely(likely, inverse, self._top_k[part], self._top_p[part])
+            noise = exponential(self._keys[part], step[part], logits.shape[1]).log_()
+            scores[part] = torch.where(inverse == 0, likely, likely * inverse - noise)
         return scores
 
 
-def _noisy(logits: Tensor, keys: Tensor, step: int | Tensor, inverse: Tensor) -> Tensor:
-    noise = exponential(keys, step, logits.shape[1]).log_()
-    return torch.where(inverse == 0, logits, logits * inverse - noise)
-
-
-def exponential(keys: Tensor, step: int | Tensor, size: int) -> Tensor:
-    """Return (rows, size) exponential variables that depend on a row's key (rows, 2), step and column only."""
+def exponential(keys: Tensor, step: Tensor, size: int) -> Tensor:
+    """Return (rows, size) exponential variables that depend on a row's key (rows, 2), step (rows) and column only."""
     columns = torch.arange(size, dtype=torch.int32, device=keys.device)[None, :]
-    golden = 0x9E3779B9
-    if isinstance(step, Tensor):
-        shift = step.to(torch.int32)[:, None] * _wrap(golden)
-    else:
-        shift = torch.tensor(_wrap(step * golden), dtype=torch.int32, device=keys.device)
-    first, second = _mix(keys + shift).split(1, dim=1)
+    first, second = _mix(keys + step.to(torch.int32)[:, None] * _wrap(0x9E3779B9)).split(1, dim=1)
     bits = _mix(columns * _wrap(0x9E3779B1) + first)
     bits = _mix(bits.bitwise_xor_(second)).bitwise_and_(0x7FFFFFFF)
     # float32 is finest near 0, where the winners are
@@ -104,17 +93,11 @@ def exponential(keys: Tensor, step: int | Tensor, size: int) -> Tensor:
 
 def _mix(value: Tensor) -> Tensor:
     """Scramble 32-bit integers in place: every bit going in moves about half of those coming out (murmur3)."""
-    value ^= _shift(value, 16)
-    value *= _wrap(0x85EBCA6B)
-    value ^= _shift(value, 13)
-    value *= _wrap(0xC2B2AE35)
-    value ^= _shift(value, 16)
+    for bits, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        # a right shift that fills with zeros: int32 has a sign, the hash has none
+        value ^= (value >> bits).bitwise_and_((1 << (32 - bits)) - 1)
+        value *= _wrap(factor)
     return value
-
-
-def _shift(value: Tensor, bits: int) -> Tensor:
-    """Right shift that fills with zeros: int32 has a sign, the hash has none."""
-    return (value >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
 def _wrap(value: int) -> int:
@@ -122,13 +105,8 @@ def _wrap(value: int) -> int:
     return ((value + 2**31) % 2**32) - 2**31
 
 
-def _key(seed: int) -> tuple[int, int]:
-    digest = hashlib.sha256(str(seed).encode()).digest()
-    return tuple(int.from_bytes(digest[at : at + 4], "big", signed=True) for at in (0, 4))  # type: ignore[return-value]
-
-
 def _keep_likely(logits: Tensor, inverse: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """Logits with all tokens but the `top_k` likeliest, and of these but the fewest that hold `top_p`, out of reach."""
+    """Put all tokens but the `top_k` likeliest, and of these but the fewest that hold `top_p`, out of reach."""
     ordered, order = logits.sort(dim=1, descending=True, stable=True)
     ranks = torch.arange(logits.shape[1], device=logits.device)
     ordered = ordered.masked_fill((top_k > 0) & (ranks >= top_k), -torch.inf)

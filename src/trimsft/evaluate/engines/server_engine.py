@@ -14,16 +14,13 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from trimsft.data.visible import visible
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import Completion, EngineError, Finish, Request, Sampling
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.runs.parsing import ParseError, parse_json
-
-if TYPE_CHECKING:
-    import httpx
 
 LONGEST_PAUSE = 30.0
 LARGEST_REPLY = 32 * 2**20  # bytes
@@ -49,10 +46,31 @@ class ServerEngine:
         pause: float = 1.0,
     ) -> None:
         """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
+        import httpx
+
         self.address, self.model, self.tokenizer = read_address(address), model, tokenizer
-        self._key = os.environ.get(_KEY)
         self._concurrency, self._timeout, self._retries, self._pause = concurrency, timeout, retries, pause
-        served = self._list_models()
+        self._key = os.environ.get(_KEY)
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        host = urlsplit(self.address).hostname or ""
+        self._client = httpx.Client(
+            base_url=self.address,
+            headers=headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            timeout=httpx.Timeout(timeout, connect=10.0),
+            verify=self.address.startswith("https:"),  # certificates take their time to load
+            limits=httpx.Limits(max_connections=None),
+            trust_env=host not in ("localhost", "::1") and not host.startswith("127."),  # no proxy reaches those
+        )
+        try:
+            status, content = self._exchange("GET", "/v1/models")
+            listed = parse_json(content) if status == 200 else {}
+        except httpx.RequestError as error:
+            problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
+            raise EngineError(problem, field="server", hint=hint) from error
+        except ParseError:
+            listed = {}
+        served = listed.get("data") if isinstance(listed, dict) else None
+        served = [entry for entry in served if isinstance(entry, dict)] if isinstance(served, list) else []
         owners = {str(entry.get("owned_by")) for entry in served}
         self.takes_all = bool(owners) and owners <= {"vllm", "sglang"}
         """Whether it takes token ids and every sampling parameter."""
@@ -62,8 +80,8 @@ class ServerEngine:
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
         self.identity: Mapping[str, Any] = {"model": model, "dialect": "vllm" if self.takes_all else "openai"}
         lacks = "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
-        self.details: Mapping[str, Any] = {"address": self.address, "concurrency": concurrency}
-        self.details = {**self.details, "notes": [] if self.takes_all else [lacks]}
+        notes = [] if self.takes_all else [lacks]
+        self.details: Mapping[str, Any] = {"address": self.address, "concurrency": concurrency, "notes": notes}
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse top-k where the interface has none, and a server that gives the same text for every seed."""
@@ -95,24 +113,23 @@ class ServerEngine:
                 if index is None or request is None:
                     return
                 try:
-                    answers.put(self._complete(client, index, request))
+                    answers.put(self._complete(index, request))
                 except Exception as error:
                     answers.put(error)
 
-        with self._connect() as client:
-            for _ in range(min(self._concurrency, len(requests))):
-                # who leaves early, as by Ctrl-C, does not wait for a silent server: the threads are left to it
-                threading.Thread(target=work, daemon=True).start()
-            try:
-                for _ in requests:
-                    answer = answers.get()
-                    if isinstance(answer, Exception):
-                        raise answer
-                    yield answer
-            finally:
-                stop.set()
+        for _ in range(min(self._concurrency, len(requests))):
+            # who leaves early, as by Ctrl-C, does not wait for a silent server: the threads are left to it
+            threading.Thread(target=work, daemon=True).start()
+        try:
+            for _ in requests:
+                answer = answers.get()
+                if isinstance(answer, Exception):
+                    raise answer
+                yield answer
+        finally:
+            stop.set()
 
-    def _complete(self, client: "httpx.Client", index: int, request: Request) -> Completion:
+    def _complete(self, index: int, request: Request) -> Completion:
         import httpx
 
         path, body = self._question(request)
@@ -120,7 +137,7 @@ class ServerEngine:
         for attempt in range(self._retries + 1):
             time.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
             try:
-                status, content = _exchange(client, self._timeout, "POST", path, body)
+                status, content = self._exchange("POST", path, body)
             except httpx.RequestError as failure:
                 error = f"{type(failure).__name__}: {one_line(failure)}"
                 continue
@@ -147,7 +164,7 @@ class ServerEngine:
             body |= {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens)}
             body |= {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
         path = "/v1/completions"
-        if self.takes_all and request.tokens is not None:
+        if self.takes_all and request.tokens:
             body["prompt"] = list(request.tokens)
         elif request.messages is not None:
             path, body["messages"] = "/v1/chat/completions", [dict(message) for message in request.messages]
@@ -155,34 +172,23 @@ class ServerEngine:
             body["prompt"] = request.prompt
         return path, json.dumps(body).encode()  # ASCII: a problem may hold half of a character
 
-    def _connect(self) -> "httpx.Client":
+    def _exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""
         import httpx
 
-        host = urlsplit(self.address).hostname or ""
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        return httpx.Client(
-            base_url=self.address,
-            headers=headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
-            verify=self.address.startswith("https:"),  # certificates take their time to load
-            limits=httpx.Limits(max_connections=None),
-            trust_env=host not in ("localhost", "::1") and not host.startswith("127."),  # no proxy reaches those
-        )
-
-    def _list_models(self) -> list[Mapping[str, Any]]:
-        """Return the models that the server lists; none where it has no list of the published form."""
-        import httpx
-
-        try:
-            with self._connect() as client:
-                status, content = _exchange(client, 30.0, "GET", "/v1/models")
-            listed = parse_json(content) if status == 200 else {}
-        except httpx.RequestError as error:
-            problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
-            raise EngineError(problem, field="server", hint=hint) from error
-        except ParseError:
-            listed = {}
-        entries = listed.get("data") if isinstance(listed, dict) else None
-        return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        deadline = time.monotonic() + self._timeout
+        with self._client.stream(method, path, content=body) as response:
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding.lower() != "identity":  # to unpack it could take any time and memory, in one piece
+                raise httpx.DecodingError(f"it is encoded ({encoding[:40]!r}), which was not asked for")
+            content = bytearray()
+            for chunk in response.iter_raw():
+                content += chunk
+                if len(content) > LARGEST_REPLY:
+                    raise httpx.DecodingError(f"an answer of more than {LARGEST_REPLY:,} bytes")
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"no whole answer within {self._timeout:g} s")
+            return response.status_code, bytes(content)
 
 
 def read_address(given: str) -> str:
@@ -202,28 +208,6 @@ def read_address(given: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
 
 
-def _exchange(
-    client: "httpx.Client", seconds: float, method: str, path: str, body: bytes | None = None
-) -> tuple[int, bytes]:
-    """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""
-    import httpx
-
-    deadline = time.monotonic() + seconds
-    timeout = httpx.Timeout(seconds, connect=10.0)
-    with client.stream(method, path, content=body, timeout=timeout) as response:
-        encoding = response.headers.get("Content-Encoding", "identity")
-        if encoding.lower() != "identity":  # to unpack it could take any time and memory, in one piece
-            raise httpx.DecodingError(f"it is encoded ({encoding[:40]!r}), which was not asked for")
-        content = bytearray()
-        for chunk in response.iter_raw():
-            content += chunk
-            if len(content) > LARGEST_REPLY:
-                raise httpx.DecodingError(f"an answer of more than {LARGEST_REPLY:,} bytes")
-            if time.monotonic() > deadline:
-                raise httpx.ReadTimeout(f"no whole answer within {seconds:g} s")
-        return response.status_code, bytes(content)
-
-
 def read_completion(index: int, content: bytes, sampling: Sampling) -> Completion:
     """Return the completion in a reply; one that is not of the published form is an error of this request alone."""
     try:
@@ -239,8 +223,7 @@ def read_completion(index: int, content: bytes, sampling: Sampling) -> Completio
     if not isinstance(tokens, int) or not 0 <= tokens <= sampling.max_tokens + 1:  # some count the end, too
         return _failed(index, f"an answer of {str(tokens)[:100]} tokens, where {sampling.max_tokens:,} were allowed")
     cuts = [text.index(stop) for stop in sampling.stop if stop in text]
-    ended: Finish = "stop" if cuts or finish == "stop" else "length"
-    return Completion(index, text[: min(cuts, default=None)], tokens, ended)
+    return Completion(index, text[: min(cuts, default=None)], tokens, "stop" if cuts else finish)
 
 
 def _failed(index: int, error: str) -> Completion:

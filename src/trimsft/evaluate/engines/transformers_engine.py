@@ -57,27 +57,18 @@ class TransformersEngine:
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-            self.model = load_model(model, dtype=dtype, revision=revision).to(device)
-            self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
+            self.model = load_model(model, dtype=dtype, revision=revision)
+            self.model.to("cuda" if torch.cuda.is_available() else "cpu")
+            self.tokenizer = load_tokenizer(model, revision=revision)
         if gpu_memory is not None and self.model.device.type != "cuda":
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
-        self._model_name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
-        self._revision, self.batch_size, self.decoding = revision, batch_size, decoding
-        self.gpu_memory = gpu_memory or 1.0
+        self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         self._model_eos = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [eos]
-        if not all(isinstance(token, int) for token in self._model_eos):
-            problem = f"eos_token_id of the generation config of {str(self._model_name)!r} must be token ids"
-            raise UsageError(problem, field="model", value=eos)
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return {
-            **identify_model(self._model_name, self._revision),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": self.model.device.type,
-        }
+        name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
+        kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
+        self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
+        self._name = str(name)
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -86,20 +77,20 @@ class TransformersEngine:
 
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         how = {"batch_size": self.batch_size, "decoding": self.decoding}
-        return {"versions": versions, "model": str(self._model_name), **how}
+        return {"versions": versions, "model": self._name, **how}
 
     def check(self, requests: Sequence[Request]) -> None:
         from trimsft.evaluate.engines.builds import count_positions
 
         known = self.model.get_input_embeddings().num_embeddings
         for index, request in enumerate(requests):
-            tokens = self._tokens(request)
+            tokens = request.tokens
             if not tokens:
                 raise EngineError(f"the prompt of request {index} has no tokens", field="model")
             if not 0 <= min(tokens) <= max(tokens) < known:
                 problem = f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}"
                 raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
-        require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
+        require_room(requests, count_positions(self.model.config.get_text_config()))
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
@@ -131,20 +122,19 @@ class TransformersEngine:
         """Take from the group what it completes."""
         import torch
 
-        from trimsft.evaluate.slots.decoder import Job, SlotDecoder
+        from trimsft.evaluate.slots.decoder import SlotDecoder
 
         sampling = next(iter(group.values())).sampling
-        jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
         is_over = partial(self._says, sampling.stop) if sampling.stop else None
-        while jobs:
-            longest = max(len(job.prompt) for job in jobs.values())
-            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
+        while group:
+            longest = max(len(request.tokens) for request in group.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(group))
             sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
             try:
                 decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
-                for index, row in decoder.run(list(jobs.values()), is_over, look_back):
-                    del jobs[index], group[index]
+                for index, row in decoder.run(group, is_over, look_back):
+                    del group[index]
                     yield self._completion(index, row, sampling)
             except torch.OutOfMemoryError:
                 self._halve(rows, longest, sampling)
@@ -153,13 +143,13 @@ class TransformersEngine:
         """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
         import torch
 
-        waiting = sorted(group.items(), key=lambda item: -len(self._tokens(item[1])))
+        waiting = sorted(group.items(), key=lambda item: -len(item[1].tokens))
         while waiting:
-            sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
+            sampling, longest = waiting[0][1].sampling, len(waiting[0][1].tokens)
             rows = self._rows_that_fit(longest, sampling.max_tokens)
             if self.model.config.model_type in ROWS_CHANGE_EACH_OTHER:
                 rows = 1
-            batch = [item for item in waiting[:rows] if len(self._tokens(item[1])) == longest]
+            batch = [item for item in waiting[:rows] if len(item[1].tokens) == longest]
             try:
                 texts = self._generate([request for _, request in batch])
             except torch.OutOfMemoryError:
@@ -178,14 +168,14 @@ class TransformersEngine:
         from trimsft.evaluate.engines.drawing import Drawer
 
         sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
-        ids = torch.tensor([list(self._tokens(request)) for request in requests], device=self.model.device)
+        ids = torch.tensor([list(request.tokens) for request in requests], device=self.model.device)
         width = ids.shape[1]
         drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], self.model.device)
 
         def noisy(seen: "Tensor", logits: "Tensor") -> "Tensor":
             if seen.shape[1] == width:
                 require_finite(logits, width, self.model.dtype)
-            return drawer.scores(logits, step=seen.shape[1] - width)
+            return drawer.scores(logits, torch.full((len(seen),), seen.shape[1] - width, device=seen.device))
 
         config = GenerationConfig(
             max_new_tokens=sampling.max_tokens,
@@ -239,9 +229,6 @@ class TransformersEngine:
         own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
         return list(dict.fromkeys([*own, *self._model_eos, *sampling.stop_tokens]))
 
-    def _tokens(self, request: Request) -> Sequence[int]:
-        return self.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
-
     def _rows_that_fit(self, longest: int, new: int) -> int:
         """Guess from the size of the cache; running out of memory halves it."""
         if self.batch_size is not None:
@@ -254,10 +241,9 @@ class TransformersEngine:
 
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_attention_heads", 1)
-        width = (getattr(config, "num_key_value_heads", None) or heads) * (
-            getattr(config, "head_dim", None) or config.hidden_size // heads
-        )
-        cache = 2 * count_cached_layers(config) * width * self.model.dtype.itemsize * (longest + new)
+        width = getattr(config, "head_dim", None) or config.hidden_size // heads
+        numbers = 2 * count_cached_layers(config) * width * (getattr(config, "num_key_value_heads", None) or heads)
+        cache = numbers * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, total = torch.cuda.mem_get_info()

@@ -64,7 +64,7 @@ class VllmEngine:
         return self._llm.get_tokenizer()
 
     def check(self, requests: Sequence[Request]) -> None:
-        require_room(requests, self._tokens, self._limit)
+        require_room(requests, self._limit)
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         from vllm.inputs.engine import tokens_input
@@ -76,7 +76,7 @@ class VllmEngine:
                 while len(running) < AHEAD and (item := next(waiting, None)) is not None:
                     index, request = item
                     try:
-                        engine.add_request(str(index), tokens_input(self._tokens(request)), self._parameters(request))
+                        engine.add_request(str(index), tokens_input(list(request.tokens)), self._parameters(request))
                     except ValueError as error:
                         yield Completion(index, "", 0, "error", one_line(error))
                     else:
@@ -93,9 +93,6 @@ class VllmEngine:
         finally:
             if running:
                 engine.abort_request(list(running))
-
-    def _tokens(self, request: Request) -> list[int]:
-        return list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
 
     def _parameters(self, request: Request) -> Any:
         sampling = request.sampling

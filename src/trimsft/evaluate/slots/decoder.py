@@ -1,7 +1,7 @@
 """Decoding in slots: a fixed number of rows, each at a position of its own; a row that ends gives its slot to the next.
 
 decoder = SlotDecoder(model, rows=1024, longest_prompt=300, max_tokens=256, stops=[0])
-for index, tokens in decoder.run(jobs): ...            # in the order in which they end
+for index, tokens in decoder.run({0: request, ...}): ...            # in the order in which they end
 
 What plain batches lose: a batch waits for its longest text; the cache is copied as it grows; every step launches each
 kernel from Python; samples of one problem read their prompt once each. Here slots are refilled, the cache stands still,
@@ -10,8 +10,7 @@ a step is one CUDA graph, and a prompt is read once for all of its samples.
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import EngineError, Sampling
+from trimsft.evaluate.engines import EngineError, Request, Sampling
 from trimsft.evaluate.engines.builds import count_cached_layers, lengths_shared_from, require_finite
 from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.slots import attention
@@ -39,16 +38,6 @@ class UnsuitedModel(Exception):
     """A model that cannot be decoded in slots; `generate` of transformers can."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A text to be generated."""
-
-    index: int
-    prompt: tuple[int, ...]
-    seed: int
-    sampling: Sampling
-
-
 class SlotDecoder:
     """The state of all rows, on the device; the host looks at it now and then."""
 
@@ -63,14 +52,14 @@ class SlotDecoder:
         """New tokens of each row; the column more is for rows that are full and idle."""
         self.stops = self._tensor(list(stops))
         self.drawer = Drawer([0] * rows, [Sampling(temperature=0)] * rows, self.device)
-        self._jobs: list[Job | None] = [None] * rows
+        self._jobs: list[tuple[int, Request] | None] = [None] * rows
         self._logits: Tensor | None = None
         self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._may_capture = self.device.type == "cuda"
 
     @torch.inference_mode()
-    def _begin(self, waiting: list[Job]) -> None:
+    def _begin(self, waiting: list[tuple[int, Request]]) -> None:
         """Do the first two steps, held against what the model says without any of this."""
         refuse_other_state(self.model, self.cache.width)
         attention.seen_windows.clear()
@@ -98,23 +87,23 @@ class SlotDecoder:
         The row is that of the shortest prompt, which was padded most.
         """
         made = self.made.tolist()
-        taken = [(job, row) for row, job in enumerate(self._jobs) if job is not None and made[row] == step]
+        taken = [(job[1].tokens, row) for row, job in enumerate(self._jobs) if job is not None and made[row] == step]
         if not taken:
             return 0.0
-        job, row = min(taken, key=lambda item: len(item[0].prompt))
+        prompt, row = min(taken, key=lambda item: len(item[0]))
         assert self._logits is not None
-        ids = self._tensor([[*job.prompt, *self.history[row, : step - 1].tolist()]])
+        ids = self._tensor([[*prompt, *self.history[row, : step - 1].tolist()]])
         wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1]
-        require_finite(wanted, len(job.prompt), self.model.dtype)
+        require_finite(wanted, len(prompt), self.model.dtype)
         difference = (self._logits[row].float() - wanted.float()).abs().max()
         return float(difference / wanted.float().std().clamp(min=1e-6))
 
     def run(
-        self, jobs: Sequence[Job], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
+        self, jobs: Mapping[int, Request], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
     ) -> Iterator[tuple[int, list[int]]]:
         """Yield index and new tokens of each job as it ends; `is_over` may end one by its last `look_back` tokens."""
-        waiting = sorted(jobs, key=lambda job: (len(job.prompt), job.prompt))  # the longest first, from the end
-        self.drawer.expect(job.sampling for job in jobs)
+        waiting = sorted(jobs.items(), key=lambda job: (len(job[1].tokens), job[1].tokens))  # the longest comes first
+        self.drawer.expect(request.sampling for request in jobs.values())
         with _attention(self.model):
             try:
                 self._begin(waiting)
@@ -132,7 +121,7 @@ class SlotDecoder:
                 self.cache.layers.clear()
 
     @torch.inference_mode()
-    def _refill(self, waiting: list[Job]) -> None:
+    def _refill(self, waiting: list[tuple[int, Request]]) -> None:
         """Give free slots to jobs, and read their prompts: all but the last token, which the next step takes."""
         free = [row for row, job in enumerate(self._jobs) if job is None]
         if not waiting or len(free) < max(1, len(self._jobs) // REFILL_SHARE):
@@ -141,7 +130,7 @@ class SlotDecoder:
         jobs = [waiting.pop() for _ in rows]
         users: dict[tuple[int, ...], list[int]] = {}
         for row, job in zip(rows, jobs, strict=True):
-            users.setdefault(job.prompt[:-1], []).append(row)
+            users.setdefault(job[1].tokens[:-1], []).append(row)
             self._jobs[row] = job
         prompts = [prompt for prompt in users if prompt]
         while prompts:
@@ -157,11 +146,12 @@ class SlotDecoder:
             for layer, made in zip(self.cache.layers, read.layers, strict=True):
                 layer.fill(targets, sources, made.keys, made.values)
         where = self._tensor(rows)
-        self.cache.position[where] = self._tensor([len(job.prompt) - 1 for job in jobs])
-        self.token[where] = self._tensor([job.prompt[-1] for job in jobs])
+        requests = [request for _, request in jobs]
+        self.cache.position[where] = self._tensor([len(request.tokens) - 1 for request in requests])
+        self.token[where] = self._tensor([request.tokens[-1] for request in requests])
         self.made[where] = 0
         self.active[where] = True
-        self.drawer.assign(rows, [job.seed for job in jobs], [job.sampling for job in jobs])
+        self.drawer.assign(rows, [request.seed for request in requests], [request.sampling for request in requests])
 
     # ---- steps
 
@@ -255,7 +245,7 @@ class SlotDecoder:
         for row, text, count in zip(over, texts, made, strict=True):
             job, self._jobs[row] = self._jobs[row], None
             assert job is not None
-            ended.append((job.index, text[:count]))
+            ended.append((job[0], text[:count]))
         return ended
 
     @torch.inference_mode()
