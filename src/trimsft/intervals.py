@@ -15,7 +15,7 @@ answer a problem these are the exact limits of Clopper and Pearson; where all of
 A difference of two runs could be 1 and hardly ever is: there the unseen problem is as far from 0 as the largest
 difference seen, in either direction; a length is the shortest and the longest seen.
 
-Coverage, simulated by benchmarks/coverage.py, is in docs/evaluation.md.
+Its simulated coverage is in docs/evaluation.md.
 
 Shapes: P problems, M columns (metrics), R resamples, S runs.
 """

@@ -48,14 +48,6 @@ def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
     assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
 
 
-def test_grading_is_no_part_of_what_is_asked() -> None:
-    plain = Problem("a", "What is 1+1?", "2")
-    graded = replace(plain, grading=Grading("exact"))
-    assert fingerprint([plain]) == fingerprint([graded]) == fingerprint([plain], with_grading=True)
-    assert fingerprint([graded], with_grading=True) != fingerprint([plain])
-    assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -11,7 +11,7 @@ import pytest
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.compare import compare_runs
-from trimsft.evaluate.engines import Request, Sampling
+from trimsft.evaluate.engines import Request
 from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, temperatures_of
 from trimsft.report import CompareSettings, compare
 
@@ -140,11 +140,3 @@ def test_runs_are_compared_where_the_reference_is_best(run_eval: Callable[..., E
     greedy = compare(CompareSettings(runs=(paths["old"], paths["sft"])))
     assert [one.metric for one in greedy.comparisons] == ["average", "greedy"]
     assert "old is right most often at T=1." in greedy.render("markdown")
-
-
-def test_samples_at_another_temperature_are_the_same_metric(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    """T=0.3 is the average of a run that was sampled at 0.3 in the first place."""
-    run_eval("further", temperatures=(0.3,))
-    run_eval("first", sampling=Sampling(temperature=0.3))
-    compared = compare(CompareSettings(runs=(tmp_path / "further", tmp_path / "first"), metric="T=0.3"))
-    assert compared.comparisons[0].difference.value == 0.0

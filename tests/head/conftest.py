@@ -49,18 +49,11 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CHUNK_BYTES", 1)
 
 
-@pytest.fixture
-def real_rates() -> None:
-    """What a test uses that is about when skipping pays."""
-
-
 @pytest.fixture(autouse=True)
-def skipping_always_pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def skipping_always_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems skip rows, too, although sorting takes longer than it saves; whatever tests before have found."""
     from trimsft.head import triton_solver as solver
 
-    if "real_rates" in request.fixturenames:
-        return
     for name in ("SORTING_SECONDS", "CHUNK_SECONDS"):
         monkeypatch.setattr(solver, name, 0.0)
     monkeypatch.setattr(solver, "MEMORY_RATE", float("inf"))

@@ -61,28 +61,6 @@ def test_a_frozen_head_in_parts(room) -> None:
     assert distance(hidden.grad, expected.hidden) <= expected.rounding
 
 
-def test_a_frozen_head_with_a_single_chunk_keeps_its_logits_even_beyond_the_room(room, monkeypatch) -> None:
-    """They are in memory in any case."""
-    head = make_head(8)
-    expected = exact(head, DFT())
-    made, hidden = room(3), head.hidden.clone().requires_grad_()
-    monkeypatch.setattr(solver.Solver, "_backward_recomputed", None)
-    call(Head(hidden, head.weight, head.labels), DFT(), "triton").loss.backward()
-    assert made == [8]
-    assert distance(hidden.grad, expected.hidden) <= expected.rounding
-
-
-def test_a_frozen_head_that_keeps_most_rows_of_a_single_chunk_keeps_its_logits_too(room, monkeypatch) -> None:
-    head = make_head(8)
-    objective: Any = TrimSFT(bandwidth=2.0)
-    expected = exact(head, objective)
-    made, hidden = room(3), head.hidden.clone().requires_grad_()
-    monkeypatch.setattr(solver.Solver, "_skipping_pays", lambda self, share: False)
-    call(Head(hidden, head.weight, head.labels), objective, "triton", skip_below=1e-6).loss.backward()
-    assert made == [8]
-    assert distance(hidden.grad, expected.hidden) <= expected.rounding
-
-
 @pytest.mark.filterwarnings("error")  # torch would enlarge a view that is too small, and warn
 @pytest.mark.parametrize("most", [12, 16, 23, 30])
 def test_where_memory_ends_the_rest_is_computed_again(most: int, monkeypatch, small_chunks) -> None:
@@ -154,12 +132,6 @@ def test_while_the_device_is_nearly_empty_an_eighth_of_it_may_be_used() -> None:
     assert room_beside(2, 32_768) == pytest.approx(10 - 2 - gradients)
     assert room_beside(4, 32_768) == pytest.approx(10 - 4 - gradients)
     assert room_beside(10, 32_768) == room_beside(10, 32_768, device=10) < 1.5
-
-
-def test_few_tokens_and_a_frozen_head() -> None:
-    assert room_beside(20, 2048) is None  # all of their logit gradients are less than others take
-    assert room_beside(20, 32_768, wants_weight=False) == pytest.approx(0.25 + 20 / 64)
-    assert room_beside(20, 100_000, (1000, 64), wants_weight=False) == pytest.approx(4096 * 2000 / GIB + 20 / 64)
 
 
 def test_where_rows_may_be_skipped_the_logits_of_a_chunk_count() -> None:

@@ -1,7 +1,6 @@
 """Rows that carry no gradient are left out of the backward pass: how much that may change, and what it must not."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,20 +14,7 @@ from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep,
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 
 from . import oracle
-from .oracle import (
-    BACKENDS,
-    FUSED,
-    Answer,
-    Head,
-    assert_close,
-    call,
-    device_of,
-    distance,
-    exact,
-    fused,
-    logit_rounding,
-    make_head,
-)
+from .oracle import BACKENDS, FUSED, Answer, Head, call, device_of, distance, exact, fused, logit_rounding, make_head
 
 HIGH = 1.5e-3
 """A threshold far above the default, at which rows begin to matter to the gradient."""
@@ -192,47 +178,6 @@ def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch)
         assert torch.equal(got.hidden, whole.hidden) and torch.equal(got.weight, whole.weight)
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_where_skipping_does_not_pay_the_rest_is_one_chunk(monkeypatch) -> None:
-    from trimsft.head import triton_solver as solver
-
-    launched: list[int] = []
-    logits = solver.Solver._logits
-    count = lambda self, hidden, *rest: launched.append(len(hidden)) or logits(self, hidden, *rest)  # noqa: E731
-    monkeypatch.setattr(solver.Solver, "_logits", count)
-    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
-    head = spread_head(60, hidden_size=32, vocabulary=300)
-    got = fused(head, TrimSFT(), "triton", skip_below=HIGH)
-    first, second, rest = launched
-    assert got.kept == sum(launched) == 60 and rest > first + second
-    assert_close(got, exact(head, TrimSFT()))
-
-
-MEASURED = [
-    ((16_384, 576, 49_152), 0.19, True),
-    ((16_384, 576, 49_152), 0.44, True),
-    ((16_384, 576, 49_152), 0.79, False),  # 2 % slower than exact
-    ((16_384, 576, 49_152), 0.95, False),  # 18 %
-    ((8192, 1536, 151_936), 0.52, True),
-    ((8192, 4096, 128_256), 0.52, True),
-    ((8192, 640, 262_144), 0.52, True),
-]
-"""Tokens, hidden size and vocabulary; the share of rows kept; whether skipping the others was faster on an H200."""
-
-
-@pytest.mark.usefixtures("real_rates")
-@pytest.mark.parametrize(("shape", "kept", "faster"), MEASURED)
-def test_skipping_is_said_to_pay_where_it_did(shape, kept, faster) -> None:
-    from trimsft.head.memory import rows_of_a_chunk
-    from trimsft.head.triton_solver import Solver
-
-    tokens, hidden_size, vocabulary = shape
-    hidden = torch.empty(tokens, hidden_size, dtype=torch.bfloat16, device="meta")
-    chunks = range(1 + -(-tokens // rows_of_a_chunk(2 * vocabulary)))
-    call = SimpleNamespace(T=tokens, V=vocabulary, hidden_TH=hidden, chunks=chunks)
-    assert Solver._skipping_pays(call, kept) is faster
-
-
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)
 light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).map(torch.tensor)
 thresholds = st.floats(0, 2)
@@ -252,13 +197,6 @@ def test_rule_keeps_everything_at_0_and_fewer_rows_at_a_higher_threshold(mass, o
     assert rows_to_keep(mass, 0.0).all()
     low, high = sorted((one, other))
     assert (rows_to_keep(mass, low) >= rows_to_keep(mass, high)).all()
-
-
-@given(st.lists(st.floats(0, 2**-8, width=32), min_size=2, max_size=60, unique=True), st.randoms())
-def test_rule_does_not_depend_on_the_order(mass, random) -> None:
-    orders = torch.tensor(mass), torch.tensor(random.sample(mass, len(mass)))
-    kept, again = ({float(m) for m in order[rows_to_keep(order, 1e-3)]} for order in orders)
-    assert kept == again
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -138,17 +138,6 @@ def test_labels() -> None:
         named_runs(["runs/sft", "runs/sft/tokens.parquet"])
 
 
-def test_a_page_is_called_after_the_model_not_the_folder() -> None:
-    make_table(Path("look/tokens.parquet"), TEXTS)
-    assert list(named_runs(["look"])) == list(named_runs(["look/tokens.parquet"])) == ["m"]  # its model
-    assert list(named_runs(["Base=look"])) == ["Base"]
-    make_table(Path("runs/trim/tokens.parquet"), TEXTS)
-    Path("runs/trim/config.yaml").write_text("objective: trim\n")
-    Path("runs/trim/manifest.json").write_text(json.dumps({"model": {"name": "models/SmolLM2-135M"}}))
-    run("report", "runs/trim", "--out", "page")
-    assert "<title>SmolLM2-135M: trim</title>" in Path("page/report.html").read_text()
-
-
 def test_a_run_is_read_as_the_files_it_has() -> None:
     make_eval(Path("run"), "amc", [1, 4])
     make_table(Path("run/tokens.parquet"), TEXTS)

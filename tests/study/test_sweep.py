@@ -302,28 +302,24 @@ def test_points_with_fewer_seeds_are_not_chosen():
 
 
 def test_table_shows_differences_where_they_count(swept):
+    assert sweep_table(swept).header == ("", "easy", "hard", "average", "against SFT")
     table = sweep_table(select(swept, "easy"))
-    assert table.header[:3] == ("", "margin", "bandwidth")
-    assert table.header[3:] == ("easy (chosen on)", "hard", "average of the others", "against SFT")
-    brief = sweep_table(select(swept, "easy"), brief=True)
-    assert brief.header[3:] == ("easy (chosen on)", "average of the others", "against SFT")
+    assert table.header == ("", "hard", "against SFT"), "not the benchmark it was chosen on"
     first, *others = table.rows
     assert first[0].text == "SFT" and first[-1].text == ""
-    (bold,) = [row for row in table.rows if row[0].bold]
-    assert (float(bold[1].text), float(bold[2].text)) == select(swept, "easy").best.setting.band
+    assert others[0][0].text == "TrimSFT (margin 0, bandwidth 0.5)"
     ours, sft = (each.interval("average", "hard").value for each in (swept.points[0], swept.baselines[0]))
     assert float(others[0][-1].text) == pytest.approx(100 * (ours - sft), abs=0.06)
-    assert not any("with the same" in note for note in table.notes)
 
 
 def test_sft_has_the_same_learning_rate_as_the_point():
     table = sweep_table(by_rate(TUNED))
-    assert [(row[0].text, row[3].text) for row in table.rows] == [
-        (name, rate) for name in ("SFT", "TrimSFT") for rate in ("0.0002", "0.001")
+    assert [row[0].text for row in table.rows][::2] == [
+        "SFT (learning_rate 0.0002)",
+        "TrimSFT (margin 1.5, bandwidth 0.8, learning_rate 0.0002)",
     ]
     # (3 - 2 + 4 - 2) / 16 and (6 - 5 + 5 - 4) / 16
     assert [row[-1].text for row in table.rows] == ["", "", "+18.8", "+12.5"]
-    assert "Against SFT with the same learning_rate." in table.notes
     cells = sweep_cells(RATES, 1)
     found = {cell: exact(0.5) for cell in cells if cell.name != "lab/sft-learning_rate0.001/seed0"}
     rows = sweep_table(swept_of(found, cells, keep=RATES, resamples=20)).rows
@@ -349,10 +345,8 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     text = (out / "sweep.md").read_text()
     assert "Chosen on easy" in text and "dft takes no margin." in text and "![curves](figures/curves.png)" in text
     rows = rows_of(out / "sweep.csv")
-    assert [row["objective"] for row in rows] == ["sft", *["trim"] * 6]
-    first = ["objective", "margin", "bandwidth", "value", "low", "high", "seeds", "run", "by_seed"]
-    parts = [f"{name}{end}" for name in ("against_sft", "easy", "hard") for end in ("", "_low", "_high")]
-    assert list(rows[0]) == [*first, *parts]
+    assert [row["benchmark"] for row in rows] == ["easy", "hard", "average"] * 7
+    assert [row["objective"] for row in rows][::3] == ["sft", *["trim"] * 6]
     read, page = read_for_page(out), (out / "report.html").read_text()
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")
     sft = swept.baselines[0].interval("average", "hard")
@@ -364,24 +358,23 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     assert (read.points[0].value, read.points[0].low) == (hard.value, hard.low), "not the benchmark it was chosen on"
 
 
-def test_csv_has_sft_differences_seeds_and_intervals(tmp_path):
+def test_files_have_sft_differences_seeds_and_intervals(tmp_path):
     cells = sweep_cells(RATES, 2)
     found = results({cell: -1.0 if cell.objective == "sft" else 1.0 for cell in cells})
     write_runs(tmp_path, found)
     read = swept_of(found, cells, keep=RATES, resamples=50)
     write_sweep(read, tmp_path)
-    _, sft, _, trim = rows_of(tmp_path / "sweep.csv")
-    assert [(row["objective"], row["learning_rate"]) for row in (sft, trim)] == [("sft", "0.001"), ("trim", "0.001")]
-    assert sft["against_sft"] == sft["against_sft_low"] == ""
-    difference = float(trim["value"]) - float(sft["value"])
-    assert float(trim["against_sft"]) == pytest.approx(difference, abs=1e-5)
-    assert float(trim["against_sft_low"]) < difference < float(trim["against_sft_high"])
+    rows = {(row["objective"], row["learning_rate"], row["benchmark"]): row for row in rows_of(tmp_path / "sweep.csv")}
+    trim, sft = (rows[name, "0.001", "average"] for name in ("trim", "sft"))
     seeds = [float(score) for score in trim["by_seed"].split()]
     assert len(seeds) == 2 and np.mean(seeds) == pytest.approx(float(trim["value"]), abs=1e-5)
     hard = read.points[1].interval("average", "hard")
-    ends = [float(trim[f"hard{end}"]) for end in ("", "_low", "_high")]
+    ends = [float(rows["trim", "0.001", "hard"][end]) for end in ("value", "low", "high")]
     assert ends == pytest.approx([hard.value, hard.low, hard.high], abs=1e-5)
-    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == trim["by_seed"]
+    _, baseline, _, point = json.loads((tmp_path / "sweep.json").read_text())["all"]
+    difference = float(trim["value"]) - float(sft["value"])
+    assert baseline["against_sft"] is None and point["against_sft"]["value"] == pytest.approx(difference, abs=1e-5)
+    assert point["against_sft"]["low"] < difference < point["against_sft"]["high"]
 
 
 def test_equal_scores_have_no_shares_of_variance(tmp_path):

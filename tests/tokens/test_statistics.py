@@ -30,13 +30,11 @@ from trimsft.tokens.statistics import (
     judge_table,
     mass_intervals,
     movement,
-    objective_of,
     range_of,
     ratio,
     region_percents,
     silverman,
     weight_intervals,
-    weights_of,
 )
 from trimsft.tokens.table import TokenTable, read_token_table
 
@@ -63,12 +61,6 @@ def test_effective_ratio_lies_between_one_token_and_all(weights, factor) -> None
     found = effective_ratio(weights)
     assert 1 / len(weights) - 1e-9 <= found <= 1 + 1e-9
     assert effective_ratio(weights * factor) == pytest.approx(found)
-
-
-def test_parameters_reach_the_objectives_that_take_them() -> None:
-    assert objective_of("trim", {"margin": 3, "bandwidth": 2, "gamma": 5, "rows": 9}) == TrimSFT(3, 2)
-    two, four = (weights_of(objective_of("fsft", {"gamma": gamma}), hand_table([1.0, 2.0])) for gamma in (2, 4))
-    assert np.allclose(two**2, four, rtol=1e-5)
 
 
 def test_diagnoses_by_hand() -> None:

@@ -18,7 +18,7 @@ from trimsft.data.encode import Encoder, encode
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TRAINED_LENGTH, Rendering, choose_template
 from trimsft.errors import RunError, UsageError
-from trimsft.head import token_statistics as statistics
+from trimsft.head import chunked
 from trimsft.tokens import forward, write
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
@@ -80,7 +80,7 @@ def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
 def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch) -> None:
     whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), examples=range(99))
     monkeypatch.setattr(forward, "WINDOW", 5)
-    monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1})
+    monkeypatch.setattr(chunked, "CHUNK_BYTES", {"cpu": 1})
     write_token_table(folder, ROWS, tmp_path / "b.parquet", batch_tokens=1)
     parts = read_token_table(tmp_path / "b.parquet", examples=range(99))
     assert parts.texts == whole.texts

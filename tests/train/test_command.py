@@ -154,7 +154,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
         return str(stopped.value)
 
     nothing = "terminated; nothing is saved yet; rerun the command to start again"
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.load_base"):
+    for moment in ("trimsft.train.run.load_data", "trimsft.train.trainer.load_base"):
         assert told_at(moment) == nothing and not run.path.exists()
     stopped_at_three = signalled(
         ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3

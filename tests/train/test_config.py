@@ -105,7 +105,7 @@ REFUSED = [
     ("--bandwidth 0", "bandwidth: must be a finite number > 0, got 0.0"),
     ("--learning_rate fast", "invalid float value: 'fast'"),
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
-    ("--config ./nowhere.yaml", "--config: no such file, and no recipe of that name, got './nowhere.yaml'"),
+    ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
     ("--attn_implementation nonsense", "attn_implementation"),
     ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),

@@ -37,6 +37,7 @@ from tests.train.tiny import (
     unpatched,
 )
 from trimsft import DFT, SFT, AutoTrim, TrimSFT
+from trimsft.errors import UsageError
 from trimsft.train import TrimCallback, TrimOutput, patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -117,12 +118,14 @@ def test_an_objective_may_be_a_name_or_one_line_of_ones_own() -> None:
     got.loss.backward()
 
 
-def test_an_error_in_an_objective_of_ones_own_ends_in_its_own_line() -> None:
-    """Nothing is put around it: the last frame is the user's, and so is the message."""
+def test_an_error_in_an_objective_of_ones_own_names_its_line() -> None:
+    """One line in a command; in Python the user's own frames stand first, as the cause."""
     model = patch(make_model(), lambda tokens: tokens.gap.nothing_of_that_name)
-    with pytest.raises(AttributeError, match="nothing_of_that_name") as error:
+    line = model.trimsft_head.objective.__code__.co_firstlineno
+    message = rf"^objective: fails in line {line} of .*test_patching.py \(AttributeError: .*nothing_of_that_name"
+    with pytest.raises(UsageError, match=message) as error:
         model(**make_batch())
-    assert error.traceback[-1].path.name == "test_patching.py"
+    assert isinstance(error.value.__cause__, AttributeError)
 
 
 # otherwise unchanged ------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, EvalPrediction
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
     BAND,
     CHATS,
+    LENGTHS,
     LOSS_ERROR,
     MESSAGES,
     PAIRS,
@@ -27,15 +29,19 @@ from tests.train.tiny import (
     make_trainer,
     plain_step,
     record_batches,
+    trained,
     unpatched,
 )
 from trimsft import DFT, TokenStats, TrimSFT
+from trimsft.errors import DataError, UsageError
+from trimsft.models import load_model
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+from trimsft.train.trainer import load_base
 
+PACKED = {"packing": True, "max_length": 40}
 TOKENS = [
     {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]} for length in (4, 9, 20, 6)
 ]
-PACKED = {"packing": True, "max_length": 40}
 
 
 def train_both(
@@ -267,3 +273,187 @@ def test_what_the_best_is_chosen_by(tmp_path) -> None:
     args = make_config(SFTConfig, tmp_path, **BEST)
     options = {"train_dataset": rows, "eval_dataset": rows, "processing_class": make_tokenizer()}
     assert TrimSFTTrainer(make_model(), args, **options).args.metric_for_best_model == "eval_nll"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "max_length", "eos"),
+    [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
+)
+def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, eos, tmp_path, caplog) -> None:
+    config = make_config(kind, tmp_path, learning_rate=0.25, seed=7, hub_token="secret", **changes)
+    rows = Dataset.from_list(PAIRS)
+    trainer = TrimSFTTrainer(make_model(), config, train_dataset=rows, processing_class=make_tokenizer())
+    args = trainer.args
+    assert type(args) is TrimSFTConfig
+    assert (args.learning_rate, args.seed, args.hub_token) == (0.25, 7, "secret")
+    assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
+    assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
+    assert f"objective: 'trim', the default, since {kind.__name__} names none" in caplog.text
+
+
+def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
+    with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
+        TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
+    assert make_ours(tmp_path, options={"objective": "dft"}).objective == DFT()
+    with pytest.raises(ValueError, match="objective: has no effect beside the trainer's own objective, got 'fsft'"):
+        make_ours(tmp_path, options={"objective": DFT()}, objective="fsft")
+    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
+        make_ours(tmp_path, options={"peft_config": peft.LoraConfig(target_modules=["lm_head"])})
+
+
+def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
+    with caplog.at_level(logging.INFO, logger="trimsft"):
+        options = {"eval_dataset": Dataset.from_list(TEXTS[:2])}
+        trainer = make_ours(tmp_path, TEXTS, options, max_length=40)
+    train, evaluation = [record for record in caplog.records if " data: " in record.message]
+    assert train.levelno == logging.WARNING and evaluation.levelno == logging.INFO
+    assert "max_length=40 cuts 1 row by 5 tokens" in train.message
+    report = trainer.length_reports["train"]
+    assert (report.rows, report.longest, report.truncated) == (8, max(LENGTHS) + 1, 1)
+    assert report.tokens == sum(LENGTHS) + 8
+    assert max(map(len, trainer.train_dataset["input_ids"])) == 40
+    # a row that keeps nothing goes
+    rows = [{"prompt": " ".join(["w1"] * 12), "completion": " w2"}, *PAIRS]
+    trainer = make_ours(tmp_path, rows, max_length=12)
+    assert trainer.length_reports["train"].dropped == 1 and len(trainer.train_dataset) == len(PAIRS)
+    # wrapping cuts nothing off
+    trainer = make_ours(tmp_path, TEXTS, packing=True, packing_strategy="wrapped", max_length=10)
+    assert trainer.length_reports["train"].truncated == 0
+    assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
+
+
+def test_data_without_rows_is_refused(tmp_path) -> None:
+    none = Dataset.from_list(PAIRS).select([])
+    with pytest.raises(DataError, match="train_dataset: has no rows"):
+        make_ours(tmp_path, none)
+    with pytest.raises(DataError, match="eval_dataset: has no rows"):
+        make_ours(tmp_path, options={"eval_dataset": none})
+    with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
+        make_ours(tmp_path, max_length=4)
+
+
+@pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
+    trainer = make_ours(tmp_path)
+    seen = record_batches(trainer)
+
+    def spoil(*_: Any) -> None:
+        if len(seen) == 3:  # three micro-batches of two a step are done: this is step 2, micro-batch 2
+            trainer.model.get_parameter(where).data[0, 0] = torch.nan
+
+    trainer.model.register_forward_pre_hook(spoil)
+    with pytest.raises(FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"):
+        trainer.train()
+
+
+# the model that a training begins with ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def capped(tmp_path: Path) -> Path:
+    """A Gemma-2 whose attention scores are far above their cap."""
+    model = make_model("gemma2", attn_logit_softcapping=0.05)
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.data.mul_(30)
+    model.save_pretrained(tmp_path / "gemma")
+    return tmp_path / "gemma"
+
+
+def load(folder: Path, attention: str | None = None) -> Any:
+    settings = TrimSFTConfig(str(folder / "run"), use_cpu=True, bf16=False, report_to="none")
+    settings.model_init_kwargs = {"attn_implementation": attention, "dtype": "float32"}
+    return load_base(str(folder), settings)
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(torch.arange(3, 19)[None]).logits  # type: ignore[no-any-return]
+
+
+def test_a_soft_cap_of_attention_is_not_left_out(capped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    right, by_default = logits(load(capped, "eager")), load(capped)
+    torch.testing.assert_close(logits(by_default), right)
+    torch.testing.assert_close(logits(load_model(capped, dtype=torch.float32)), right)
+    assert by_default.config._attn_implementation == "eager"
+    assert "which sdpa leaves out: it is eager" in caplog.text
+    uncapped = logits(load(capped, "sdpa"))  # who asks for it gets it
+    assert "sdpa leaves that out" in caplog.text and (uncapped - right).abs().max() > 0.1
+
+
+def test_weights_that_are_damaged_are_refused(tmp_path: Path) -> None:
+    make_model().save_pretrained(tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + bytes(100))
+    with pytest.raises(UsageError, match=r"cannot load '.*model': .*file not fully covered"):
+        load(tmp_path / "model")
+
+
+def train_one(folder: Path, rows: Any, size: int, accumulated: int, **settings: Any) -> tuple[Any, Any]:
+    """A trainer after its training, and the weights it began with."""
+    settings = {"max_steps": 1, "max_length": None} | settings
+    sizes = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+    trainer = make_ours(folder, rows, **sizes, **settings)
+    before = unpatched(trainer.model).train()
+    trainer.batches = record_batches(trainer)
+    trainer.train()
+    return trainer, before
+
+
+@pytest.mark.parametrize("objective", ["sft", "trim"])
+def test_one_batch_of_eight_however_it_is_accumulated(objective, tmp_path) -> None:
+    whole, before = train_one(tmp_path, PAIRS, 8, 1, objective=objective)
+    [(batch, _)] = whole.batches
+    loss, gradients = plain_step(before, [batch], whole.objective)
+    assert logged(whole, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
+    assert_same_gradients(whole.grads[0], gradients)
+    for size, accumulated in ((4, 2), (2, 4), (1, 8)):
+        parts, before = train_one(tmp_path, PAIRS, size, accumulated, objective=objective)
+        assert len(parts.batches) == accumulated
+        assert logged(parts, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
+        assert logged(parts, "weighted_loss") == pytest.approx([loss], rel=LOSS_ERROR)
+        assert_same_gradients(parts.grads[0], gradients)
+    # the lengths are so uneven that the usual mistake, a mean of means, is far outside of the tolerance
+    means = [plain_step(before, [batch], parts.objective)[0] for batch, _ in parts.batches]
+    assert sum(means) / len(means) != pytest.approx(loss, rel=1e-3)
+
+
+def test_a_last_step_with_fewer_micro_batches(tmp_path) -> None:
+    """Eight rows, two at a time, three times a step: the second step has one micro-batch."""
+    trainer, before = train_one(tmp_path, PAIRS, 2, 3, max_steps=2, learning_rate=0.0)
+    batches = [batch for batch, _ in trainer.batches]
+    assert len(batches) == 4
+    for step, micro_batches in enumerate((batches[:3], batches[3:])):
+        loss, gradients = plain_step(before, micro_batches, trainer.objective)
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=LOSS_ERROR)
+        assert_same_gradients(trainer.grads[step], gradients)
+
+
+def test_packed_and_padded_rows_make_the_same_step(tmp_path) -> None:
+    padded, _ = train_one(tmp_path, PAIRS, 8, 1)
+    packed, _ = train_one(tmp_path, PAIRS, 1, 16, packing=True, max_length=60, shuffle_dataset=False)
+    free, _ = train_one(tmp_path, PAIRS, 4, 2, padding_free=True, average_tokens_across_devices=False)  # one process
+    assert 1 < len(packed.batches) < 8
+    for trainer in (packed, free):
+        assert sum(trained(batch) for batch, _ in trainer.batches) == logged(padded, "trained_tokens")[0]
+        assert logged(trainer, "loss") == pytest.approx(logged(padded, "loss"), rel=LOSS_ERROR)
+        assert_same_gradients(trainer.grads[0], padded.grads[0])
+
+
+def row(length: int, ignored: int) -> dict[str, list[int]]:
+    ids = list(range(10, 10 + length))
+    return {"input_ids": ids, "labels": [-100] * ignored + ids[ignored:]}
+
+
+def test_a_step_without_a_trained_token(tmp_path) -> None:
+    """TRL agrees."""
+    rows = [row(9, 9), row(5, 5)]
+    plain = make_trainer(SFTTrainer, make_model(), tmp_path, rows, max_steps=1, max_length=None)
+    plain.train()
+    for objective in ("sft", "trim"):
+        trainer, before = train_one(tmp_path, rows, 1, 2, objective=objective)
+        for name, value in (("loss", [0.0]), ("num_tokens", [14])):
+            assert logged(trainer, name) == logged(plain, name) == value
+        assert all(torch.all(gradient == 0) for gradient in trainer.grads[0].values())
+        assert not logged(trainer, "nll") and not logged(trainer, "trained_tokens")
+        for name, weight in before.named_parameters():
+            assert torch.equal(trainer.model.get_parameter(name), weight)

@@ -72,12 +72,15 @@ class Suspect:
     start: int  # characters of the solution, or of the trained text of another form; at the end of it the span is empty
     end: int
     text: str
-    expected: str  # what the model would have written: the span up to its worst token, then the model's own choice
+    expected: str
+    """The right result where the span is that of a wrong step such as 7 + 5 = 13; else what the model would have
+    written: the span up to its worst token, then the model's own choice."""
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
     score: float  # of the worst token, see `trimsft.audit.suspects`
     left: str  # what stands before the span, a few words of it
     right: str
+    problem: str = ""  # of the row, where it has one
 
 
 class AuditFolder(RunDirectory):

@@ -31,6 +31,7 @@ from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspe
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
 from trimsft.errors import RunError
+from trimsft.grading.steps import arithmetic_steps
 from trimsft.runs import RunDirectory, find_weights, write_whole
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.table import TokenTable, read_token_table
@@ -158,24 +159,29 @@ def find_suspects(
         text, spans = text_and_spans(words.texts["text"][first : first + end - begin], is_ended=is_ended)
         spaces = len(text) - len(text.lstrip())  # a tokenizer may begin with a space that the solution has not
         shift = max(0, rows[row]["solution"].find(text.strip())) - spaces if "solution" in rows[row] else 0
+        steps = [(step.result, step.right) for step in arithmetic_steps(text) if not step.holds]
         found = []
         for at in np.flatnonzero(scores[begin:end] >= settings.threshold).tolist():
             start, stop = whole_word(text, *spans[at])
             # of the word, the first token that is not the model's choice
             odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
             competitor = texts[int(after["competitor_id"][begin + odd])].strip(" ")
+            results = [right for (low, high), right in steps if low <= start < high]
+            left, right = text[max(0, start - REACH) : start], text[stop : stop + REACH]
             found.append(
                 Suspect(
                     row=row,
                     start=start + shift,
                     end=stop + shift,
                     text=text[start:stop],
-                    expected=text[start : spans[odd][0]] + competitor,
+                    expected=results[0] if results else text[start : spans[odd][0]] + competitor,
                     gap_before=round(float(before["gap"][begin + at]), 3),
                     gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
                     score=round(float(scores[begin + at]), 3),
-                    left=text[max(0, start - REACH) : start],
-                    right=text[stop : stop + REACH],
+                    # whole words
+                    left=left if start <= REACH else left.partition(" ")[2] or left,
+                    right=right if stop + REACH >= len(text) else right.rpartition(" ")[0] or right,
+                    problem=str(rows[row].get("problem", "")),
                 )
             )
         # of several in one word or in touching ones only the worst

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output, program_name
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, program_name
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, next_commands, run_quickstart, tables_of
 from trimsft.runs.secrets import hide_secrets
@@ -66,8 +66,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
-    for line in command.study_notes(settings):
-        note(line)
     if dry_run:
         plan = plan_study(settings)
         return Output({"studies": [study.name for study in settings.studies()], **plan.as_dict()}, lines=_lines(plan))
@@ -149,7 +147,7 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     if outcome.swept is None:
         return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
     said = [*conclusions(outcome.swept), *outcome.notes, *lines]
-    return Output(outcome.as_dict(), [sweep_table(outcome.swept, brief=True)], said, outcome.failures())
+    return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 
 def _lines(plan: StudyPlan, most: int = 30) -> list[str]:

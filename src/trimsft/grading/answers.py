@@ -153,7 +153,6 @@ def stated_choice(response: str, choices: tuple[str, ...] = ()) -> str | None:
 
 
 _LETTER = re.compile(r"(?:\\text\s*\{)?\s*(?:(?i:option|choice|answer)\s+)?\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}?")
-_MARKED = re.compile(r"\([A-J]\)")
 _LETTER_LAST = re.compile(r"(.+?)\s*\\text\s*\{\s*\(\s*([A-J])\s*\)\s*\}")
 _LETTER_IN_TEXT = re.compile(r"\\text\s*\{\s*\(\s*([A-J])\s*\)\s*[.:]?\s*\}\s*(?:[.:](?!\d))?()\s*(.*)", re.DOTALL)
 _BOTH_IN_TEXT = re.compile(r"\\text\s*\{\s*(?:\(([A-J])\)|([A-J])\s*[).:])\s*([^{}]*)\}(.*)", re.DOTALL)
@@ -173,7 +172,7 @@ class Choice(NamedTuple):
 
 def choice_of(text: str) -> Choice | None:
     """Return the choice that a cleaned text makes, None where it makes none or two, or computes with a letter."""
-    if len(_MARKED.findall(text)) > 1:
+    if len(re.findall(r"\([A-J]\)", text)) > 1:
         return None
     if letter := _LETTER.fullmatch(text):
         return Choice(letter[1], None)

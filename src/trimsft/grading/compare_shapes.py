@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import starmap
 
 from trimsft.grading.answers import Choice, choice_of
 from trimsft.grading.clean import clean, key
@@ -18,7 +17,7 @@ from trimsft.grading.expression import Tree
 from trimsft.grading.rules import Rules
 from trimsft.grading.sets import same_set
 from trimsft.grading.shapes import LETTER, Shape, readings, shape_of
-from trimsft.grading.single_values import points, same_leaf, same_value, tree_of, tree_readings, word_of
+from trimsft.grading.single_values import points, same_leaf, same_value, tree_of, word_of
 from trimsft.grading.units import split_unit
 from trimsft.grading.values import TooLarge, Undefined, close, computing, divided, evaluate, names_in, one_comparison
 
@@ -181,7 +180,7 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
     if gold.names_a_value() and _same_name(gold.parts[0].text, answer.parts[0].text):
         return _same(gold.parts[1], answer.parts[1], rules)
     one, two = (tree_of(f"({side.parts[0].text})-({side.parts[1].text})") for side in (gold, answer))
-    return one is not None and two is not None and any(starmap(_has_constant_ratio, tree_readings(one, two)))
+    return one is not None and two is not None and _has_constant_ratio(one, two)
 
 
 def _same_name(gold: str, answer: str) -> bool:

@@ -25,8 +25,6 @@ RELATIVE = 1e-4
 
 _TAIL = 20_000
 _NUMBER = re.compile(r"-?\d*\.?\d+")
-_HOPED = re.compile(r"final answer is \$(.*?)\$\. I hope", re.DOTALL)
-_LINE = re.compile(r"\n\s*")
 _UNITS = """
 acre am apple are bc by cc cm coin cube cubic day dm deg degree east excess feet ft gain gal gallon gm hectare hour hr
 inch inche increase kg km kmh kmph lb less liter litre loss lt man mark men meter metre mile min minute mm month more
@@ -34,13 +32,7 @@ mph mt mtr number ohm per percent pie pm profit pure ratio rise rounds rs rupee 
 tile toy unit way west woman women yard year yr
 """
 _UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(_UNITS.split(), key=len, reverse=True)) + r")s?(?!\w)")
-_ARRAY = re.compile(r"\\begin\{array\}\{[^{}]*\}")
-_TEXT = re.compile(r"\\text\{([^{}]*)\}")
-_BOX_OF_TEXT = re.compile(r"\\mbox\{[^{}]*\}")
 _NAMED = re.compile(r"[xyz](?:=|\\in(?![A-Za-z])|\\to(?![A-Za-z]))")
-_POINT = re.compile(r"(?<=[ {])\.")
-_ZEROS = re.compile(r"(\d)\.0*(?=\D|$)")
-_ROOT = re.compile(r"\\sqrt(\w+)")
 _LETTER = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
 _PI = re.compile(r"\\pi(?![A-Za-z])")
 _CHOICE = re.compile(r"\b([A-E])\b")
@@ -59,7 +51,7 @@ def extract_answer(response: str) -> str | None:
     tail = response[-_TAIL:]
     _, box, rest = tail.rpartition("boxed")
     words = next((words for words in ("he answer is", "final answer is") if words in tail), None)
-    if hoped := _HOPED.search(tail):
+    if hoped := re.search(r"final answer is \$(.*?)\$\. I hope", tail, re.DOTALL):
         stated = hoped[1]
     elif box and rest.startswith("{"):  # where the brace is never closed, all there is
         end = closes_at(rest, "{}")
@@ -70,7 +62,7 @@ def extract_answer(response: str) -> str | None:
         stated = tail.rpartition(words)[2][:MAX_ANSWER]
     else:
         stated = (_NUMBER.findall(tail.replace(",", "")) or [""])[-1]
-    answer = _LINE.sub("", stated).strip().removeprefix(":").removesuffix(".").removesuffix("/")
+    answer = re.sub(r"\n\s*", "", stated).strip().removeprefix(":").removesuffix(".").removesuffix("/")
     return strip(strip(answer)) or None  # twice, as there, so that "x" and its sign go too
 
 
@@ -79,7 +71,7 @@ def strip(text: str) -> str:
     original = text = text.strip()
     if is_too_complex(text):
         return text
-    text = _ARRAY.sub(r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
+    text = re.sub(r"\\begin\{array\}\{[^{}]*\}", r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
     for old, new in _RESPELLED:
         text = text.replace(old, new)
     value, words, _ = text.partition("\\text{")
@@ -88,17 +80,15 @@ def strip(text: str) -> str:
     text = _UNIT.sub("", text) or text
     for gone in ("^{\\circ}", "^\\circ", "\\$", "$", "\\(", "\\)"):
         text = text.replace(gone, "")
-    text = _NAMED.sub("", _TEXT.sub(r"\1", str(NUMBERS.get(text.lower(), text))))
+    text = _NAMED.sub("", re.sub(r"\\text\{([^{}]*)\}", r"\1", str(NUMBERS.get(text.lower(), text))))
     text = text.replace("\\emptyset", "{}").replace("(-\\infty,\\infty)", "\\mathbb{R}")
-    text = _POINT.sub("0.", text.replace("\\%", "").replace("%", "")).replace("infinity", "\\infty")
-    text = _BOX_OF_TEXT.sub("", text.replace("and", "").replace("\\mathbf", ""))
-    if "j" in text and "i" not in text:
-        text = text.replace("j", "i")
-    text = _ZEROS.sub(r"\1", text)
-    text = "0" + text if text.startswith(".") else text
+    text = re.sub(r"(?<=[ {])\.", "0.", text.replace("\\%", "").replace("%", "")).replace("infinity", "\\infty")
+    text = re.sub(r"\\mbox\{[^{}]*\}", "", text.replace("and", "").replace("\\mathbf", ""))
+    text = text if "i" in text else text.replace("j", "i")
+    text = re.sub(r"^\.", "0.", re.sub(r"(\d)\.0*(?=\D|$)", r"\1", text))
     sides = text.split("=")
     text = sides[1] if len(sides) == 2 and len(sides[0]) <= 2 else text
-    return _ROOT.sub(r"\\sqrt{\1}", text).replace(" ", "") or original
+    return re.sub(r"\\sqrt(\w+)", r"\\sqrt{\1}", text).replace(" ", "") or original
 
 
 def math_equal(answer: str, gold: str) -> bool:
@@ -119,11 +109,10 @@ def math_equal(answer: str, gold: str) -> bool:
         first, second = (f"{left}-({right})" for left, right in sides)
         if _symbolic(first, second) or _symbolic(f"-({first})", second):
             return True
-    elif [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:  # a short name before a value goes
-        if math_equal(sides[0][1], gold):
+    elif {len(side) for side in sides} == {1, 2}:  # a short name before a value goes
+        values = [side[1] if len(side) == 2 and len(side[0]) <= 2 else "=".join(side) for side in sides]
+        if values != [answer, gold] and math_equal(*values):
             return True
-    elif [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2 and math_equal(answer, sides[1][1]):
-        return True
     return _symbolic(answer, gold)
 
 

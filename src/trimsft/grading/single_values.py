@@ -73,8 +73,6 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
         return same_value(gold, answer, rules)
     if PERCENT in (gold_unit, answer_unit):
         return False
-    if gold_unit.may_measure(answer_unit):
-        return same_value(gold, answer, rules)
     ratio = answer_unit.factor / gold_unit.factor
     converted = f"({answer})*({ratio.numerator}/{ratio.denominator})"
     return gold_unit.dimensions == answer_unit.dimensions and same_value(gold, converted, rules)
@@ -132,8 +130,7 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool:
         return False
     if "\\infty" in names_in(trees[0], trees[1]).symbols:
         return _infinite(trees[0]) == _infinite(trees[1]) != 0
-    relative = _tolerance(gold, answer, rules)
-    return any(agree(*pair, relative, rules.absolute or 0.0) for pair in tree_readings(trees[0], trees[1]))
+    return agree(trees[0], trees[1], _tolerance(gold, answer, rules), rules.absolute or 0.0)
 
 
 def rounds_to(exact: str, decimal: str) -> bool:
@@ -149,21 +146,6 @@ def _infinite(tree: Tree) -> int:
     if tree[0] == "neg":
         return -_infinite(tree[1])
     return int(tree == ("sym", "\\infty"))
-
-
-# ---- other readings of a tree
-
-
-def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:
-    r"""Yield both trees as read, then with \log to base 10."""
-    yield gold, answer
-    if "log" in names_in(gold, answer).calls:
-        yield _decimal_log(gold), _decimal_log(answer)
-
-
-def _decimal_log(tree: Tree) -> Tree:
-    changed = tuple(_decimal_log(part) if isinstance(part, tuple) else part for part in tree)
-    return ("call", "log10", *changed[2:]) if changed[:2] == ("call", "log") else changed
 
 
 # ---- tolerance

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from trimsft.errors import UsageError
-from trimsft.head import chunked
-from trimsft.head import reference as plain
+from trimsft.head import chunked, reference
 from trimsft.head.problem import (
     IGNORED,
     BackendUnavailable,
@@ -180,7 +179,7 @@ def linear_cross_entropy(
     with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
         if solve is None:
             problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
-            loss, solution = plain.solve(problem)
+            loss, solution = reference.solve(problem)
             _require_finite(solution, problem)
         else:
             loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
@@ -208,7 +207,7 @@ class _Fused(torch.autograd.Function):
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
         ctx.gradients = (grad_hidden_NH, solution.grad_weight_VH, solution.grad_bias_V)
         divisor = problem.divisor
-        ctx.late_divisor = divisor / problem.early_divisor if problem.divides_late else None
+        ctx.late_divisor = divisor / problem.early_divisor if hidden_NH.dtype == torch.float16 else None
         loss = torch.dot(solution.weights, solution.tokens.nll).to(divisor.dtype) / divisor
         return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
 

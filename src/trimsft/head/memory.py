@@ -53,8 +53,7 @@ def padded(columns: int, like: Tensor) -> int:
 
 def rows_of_a_chunk(row_bytes: int, *, low_memory: bool = False) -> int:
     """Return how many rows have their logits computed at a time, where there are so many."""
-    least_bytes = 3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES
-    return max(CHUNK_ROWS, least_bytes // row_bytes)
+    return max(CHUNK_ROWS, (3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES) // row_bytes)
 
 
 def room_for_logit_gradients(problem: Problem) -> int | None:

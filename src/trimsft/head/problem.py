@@ -5,6 +5,7 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 
 import functools
 import importlib.util
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.errors import UsageError, WrongArgument
+from trimsft.errors import TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.objectives import Objective, TokenStats
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
@@ -68,14 +69,6 @@ class Problem:
         return self.wants_hidden or self.wants_weight or self.wants_bias
 
     @property
-    def divides_late(self) -> bool:
-        """float16 gradients are divided by part of the normalizer, and by the rest in the backward pass.
-
-        Divided by all of it before the loss scale is in they would underflow; by none, their sum could overflow.
-        """
-        return self.hidden_TH.dtype == torch.float16
-
-    @property
     def divisor(self) -> Tensor:
         """Return the normalizer as a scalar on the device, in float32 or float64; a number is not copied there."""
         hidden, dtype = self.hidden_TH, torch.promote_types(self.hidden_TH.dtype, torch.float32)
@@ -85,8 +78,11 @@ class Problem:
 
     @property
     def early_divisor(self) -> Tensor:
-        """Return what the logit gradients are divided by in the forward pass; the rest of the divisor comes later."""
-        if not self.divides_late:
+        """Return what the logit gradients are divided by in the forward pass; the rest of the divisor comes later.
+
+        Divided by all of it before the loss scale is in, float16 would underflow; by none, its sum could overflow.
+        """
+        if self.hidden_TH.dtype != torch.float16:
             return self.divisor
         return torch.exp2(torch.floor(torch.log2(self.divisor) / 2))
 
@@ -104,14 +100,20 @@ class Solution:
     grad_bias_V: Tensor | None = None
 
 
-def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
+def weigh(objective: Any, tokens: TokenStats) -> Tensor:
     """Return the objective's weights, detached and checked for shape and type; it must leave its tokens as they are."""
-    weights_of: Any = getattr(objective, "weights", objective)
     # torch counts how often a tensor was written to, but for its inference mode
     tensors = [one for one in vars(tokens).values() if one is not None and not one.is_inference()]
     before = [one._version for one in tensors]
-    with torch.no_grad():
-        weights = weights_of(tokens)
+    try:
+        with torch.no_grad():
+            weights = getattr(objective, "weights", objective)(tokens)
+    except (TrimSFTError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever the code of others does
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"fails in line {place.lineno} of {place.filename} ({type(error).__name__}: {one_line(error)})"
+        raise UsageError(problem, field="objective") from error
     if before != [one._version for one in tensors]:
         raise WrongArgument(
             f"objective {objective!r} changed its tokens in place, of which the loss is made; work on a copy, such as "

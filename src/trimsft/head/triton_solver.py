@@ -107,10 +107,8 @@ class Solver:
         self._backward(buffered, hidden_BH, rest)
         return self._solution(kept=buffered + rest.shape[0], finite=True)
 
-    # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
-
     def _forward(self) -> Callable[[], Ledger]:
-        """Return a function that waits for what was counted."""
+        """Find statistics, weights, and gradients of rows that fit the buffer; return what waits for the counts."""
         ledger, everything = None, self.records.rows(self.records.slots_T)
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
@@ -182,8 +180,6 @@ class Solver:
         capacity = self.T if rows.start == 0 and self.wants_buffer else self._capacity
         self.records.claim_slots(rows, self.skip_below, capacity, block=self.chunk_rows)
 
-    # ---- the buffer
-
     @property
     def _is_exact(self) -> bool:
         """Return whether every row is kept and in the buffer: then nothing is asked before the backward pass."""
@@ -241,8 +237,6 @@ class Solver:
     def _matrix(self, rows: int) -> Tensor:
         """Return an empty [rows, V], its rows aligned whatever V is."""
         return self.hidden_TH.new_empty((rows, padded(self.V, self.hidden_TH)))[:, : self.V]
-
-    # ---- backward: the two gradients
 
     def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
         """Take `buffered` rows from the buffer, and compute the logits of the `rest` again."""

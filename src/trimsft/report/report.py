@@ -8,7 +8,7 @@ Made from tokens.parquet, eval/ and telemetry.jsonl alone, in seconds, without a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 from trimsft.errors import UsageError
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES
 from trimsft.options import check_options, option
-from trimsft.tokens.measure import name_of
 
 if TYPE_CHECKING:
     from trimsft.report.run_tables import Analysis
-    from trimsft.report.runs import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], No
     runs = named_runs(settings.runs)
     first = next(iter(runs.values()))
     folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
-    title = settings.title or _title(read_runs(runs))
+    title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     named: dict[str, Any] = {"objectives": settings.objectives, "sweep": settings.sweep}
     page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
     others: tuple[Path, ...] = ()
@@ -98,11 +96,3 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], No
         if name not in (*OBJECTIVES, *settings.objectives)
     ]
     return ReportFiles(folder, page, others, (*map(str, differing.values()), *unloaded))
-
-
-def _title(runs: Sequence[Run]) -> str:
-    """Name the runs, after the model that they were trained from, where it is one."""
-    names = " and ".join(run.label for run in runs) if len(runs) < 3 else f"{len(runs)} runs"
-    models = {name_of(run.trained_from) for run in runs if run.trained_from}
-    model = next(iter(models)) if len(models) == 1 else ""
-    return f"{model}: {names}" if model and model not in names else names

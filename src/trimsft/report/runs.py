@@ -11,13 +11,12 @@ Each file is read when it is asked for first, and once; what a run lacks is empt
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.problems import Problem, read_problems
 from trimsft.evaluate.samples import Sample
@@ -28,9 +27,8 @@ from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
 from trimsft.runs.records import TelemetryLine
-from trimsft.tokens.measure import name_of
 from trimsft.tokens.statistics import objective_of
-from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
+from trimsft.tokens.table import TokenTable, read_token_table
 
 Kind = TypeVar("Kind", Sample, GradeLine)
 
@@ -193,10 +191,7 @@ def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
-    """Read [LABEL=]PATH of run directories or token tables; without a label a run is called as its folder.
-
-    A single table outside of a run is called as the model it was made with.
-    """
+    """Read [LABEL=]PATH of run directories or token tables; without a label a run is called as its folder."""
     runs: dict[str, Path] = {}
     for argument in arguments:
         label, equals, name = argument.partition("=")
@@ -210,27 +205,12 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
             hint = "make one with trimsft tokens, trimsft eval or trimsft train, or name another folder"
             problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl"
             raise RunError(problem, field="runs", value=name, hint=hint)
-        label = label.strip() or (len(arguments) == 1 and _model_of(path.resolve())) or _label_of(path.resolve())
+        place = path.resolve().parent if path.name == "tokens.parquet" and path.is_file() else path.resolve()
+        label = label.strip() or (place.name if place.is_dir() else place.stem.removeprefix("tokens-"))
         if label in runs:
             raise RunError(f"two are called {label!r}", field="runs", hint=f"tell them apart as LABEL={name}")
         runs[label] = path
     return runs
-
-
-def _label_of(path: Path) -> str:
-    if path.is_dir():
-        return path.name
-    return path.parent.name if path.name == "tokens.parquet" else path.stem.removeprefix("tokens-")
-
-
-def _model_of(path: Path) -> str:
-    """Return the model of a tokens.parquet that stands alone in its folder; empty for anything else."""
-    run = RunDirectory(path if path.is_dir() else path.parent)
-    if run.config_path.exists() or run.is_run() or run.evaluations() or not run.tokens_path.is_file():
-        return ""
-    with suppress(TrimSFTError):  # a damaged table is refused where it is read
-        return name_of(str(read_metadata(run.tokens_path).get("model", "")))
-    return ""
 
 
 def in_percent(interval: Interval) -> Interval:

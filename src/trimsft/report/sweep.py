@@ -1,13 +1,11 @@
 """The `sweep.json` that a sweep leaves behind, with the scores of all settings that were tried:
 
     {"metric": "average@8", "benchmarks": ["math500"], "selected_on": "gsm8k", "command": "trimsft sweep ...",
-     "selection": {"objective": "trim", "margin": 6.0, "bandwidth": 2.0},
-     "points": [{"objective": "trim", "margin": 1.5, "bandwidth": 0.8, "value": 0.61, "low": 0.58, "high": 0.64,
-                 "seeds": 3, "run": "runs/sweep/m1.5-t0.8"}],
-     "baseline": {"objective": "sft", "value": 0.52, "low": 0.49, "high": 0.55}}
+     "selection": {"objective": "trim", "margin": 6.0, "bandwidth": 2.0}, "baseline": {"value": 0.52, "low": 0.49, ...},
+     "points": [{"objective": "trim", "margin": 1.5, "bandwidth": 0.8, "value": 0.61, "low": 0.58, "high": 0.64}, ...]}
 
-Values are shares from 0 to 1 with their 95 % interval. Margins and bandwidths need not form a grid. The setting that
-was chosen, on a benchmark of its own, is seldom the highest of those that are shown.
+Values are shares from 0 to 1 with their 95 % interval. The setting that was chosen, on a benchmark of its own, is
+seldom the highest of those that are shown.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Models that the paper does not have get the numbers of `STAND_IN`: they show the
 size of the numbers.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ HEADINGS = {
 }
 """As readers see columns; files for programs keep their names."""
 Row: TypeAlias = dict[str, Value]
+Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # heading -> the benchmarks whose mean it is
 
 
 def paper_model(name: str) -> str | None:
@@ -213,23 +215,22 @@ class ScoreRow:
         }
 
 
-def score_rows(study: str, summaries: Summaries, metrics: Sequence[str]) -> list[ScoreRow]:
+def score_rows(
+    study: str, summaries: Summaries, metrics: Sequence[str], columns: Columns | None = None
+) -> list[ScoreRow]:
     """Return settings in their order, benchmarks in theirs, then the average over them."""
     theirs: dict[tuple[Any, ...], paper.Score] = {}
     for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.scores(table)):
         band = DEFAULT_BAND if printed.method.startswith("trim") else None
-        band = (printed.setting.margin, printed.setting.bandwidth) if printed.setting else band
-        theirs.setdefault((printed.model, printed.method, band), printed)
-    columns, rows = columns_of(summaries), list[ScoreRow]()
-    for metric in metrics:
-        for setting, summary in summaries.items():
-            # another recipe is another experiment
-            is_papers = metric == "average" and not setting.shared_fields and setting.get("gamma", GAMMA) == GAMMA
-            model = paper_model(setting.model)
-            printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
-            for benchmark, names in columns.items():
-                if not (runs := summary.with_all(names)):
-                    continue
+        theirs.setdefault((printed.model, printed.method, printed.setting or band), printed)
+    columns, rows = columns or columns_of(summaries), list[ScoreRow]()
+    for metric, (setting, summary) in itertools.product(metrics, summaries.items()):
+        # another recipe is another experiment
+        is_papers = metric == "average" and not setting.shared_fields and setting.get("gamma", GAMMA) == GAMMA
+        model = paper_model(setting.model)
+        printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
+        for benchmark, names in columns.items():
+            if runs := summary.with_all(names):
                 is_stand_in = model is None and benchmark == list(columns)[-1]
                 row = ScoreRow(
                     setting=setting,
@@ -256,30 +257,50 @@ def _papers_mean(row: paper.Score | None, names: Sequence[str], study: str, *, i
     return float(np.mean([row.scores[name] for name in names])) / 100 if set(names) <= set(row.scores) else None
 
 
-def columns_of(summaries: Summaries) -> dict[str, tuple[str, ...]]:
+def columns_of(summaries: Summaries, benchmarks: Sequence[str] = ()) -> Columns:
     """Column -> the benchmarks whose mean it is: each one, and all of them where there are several."""
-    names = tuple(dict.fromkeys(name for summary in summaries.values() for name in summary.benchmarks))
+    every = dict.fromkeys(name for summary in summaries.values() for name in summary.benchmarks)
+    names = tuple(benchmarks or every)
     return {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
 
 
-def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table:
-    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model."""
-    columns, labels = columns_of(summaries), labels_of(summaries)
+def our_table(
+    title: str,
+    summaries: Summaries,
+    rows: Sequence[ScoreRow],
+    notes: Sequence[str] = (),
+    *,
+    columns: Columns | None = None,
+    against_sft: bool = False,
+) -> Table:
+    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model, which
+    has the same fields but for the objective's own.
+
+    Args:
+        against_sft: add a column with the difference to SFT.
+    """
+    columns, labels = columns or columns_of(summaries), labels_of(summaries)
     by_place = {(row.setting, row.benchmark): row for row in rows}
 
-    def arrow(row: ScoreRow) -> str:
-        sft, names = summaries.get(cells.Cell(model=row.setting.model, objective="sft")), columns[row.benchmark]
+    def difference(row: ScoreRow | None) -> Interval | None:
+        if row is None:
+            return None
+        own = row.setting
+        sft = summaries.get(cells.Cell(model=own.model, objective="sft", fields=own.shared_fields))
+        names = columns[row.benchmark]
         if sft is None or row.setting == sft.setting or not sft.with_all(names):
-            return ""
-        difference = paired(summaries[row.setting], sft, row.metric, *names)
-        return (UP if difference.value > 0 else DOWN) if difference.excludes_zero else ""
+            return None
+        return paired(summaries[own], sft, row.metric, *names)
+
+    def arrow(row: ScoreRow) -> str:
+        one = difference(row)
+        return "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN
 
     lines = []
     for setting in summaries:
         of_setting = [by_place.get((setting, column)) for column in columns]
-        lines.append(
-            [Cell(labels[setting]), *(Cell.of(row.ours, arrow(row)) if row else Cell("") for row in of_setting)]
-        )
+        scores = [Cell.of(row.ours, arrow(row)) if row else Cell("") for row in of_setting]
+        lines.append([Cell(labels[setting]), *scores])
     seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
     over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
     many = f"{trainings(seeds)} each" if seeds else "nothing trained"
@@ -290,7 +311,11 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
             "corrected for how many are tested."
         )
     best = mark_best(lines, groups=[setting.model for setting in summaries], also_ties=False)
-    return Table(title, ("", *columns), best, (*about, *notes))
+    if against_sft:
+        last = [difference(by_place.get((setting, list(columns)[-1]))) for setting in summaries]
+        best = tuple((*line, Cell.of(one, sign="+")) for line, one in zip(best, last, strict=True))
+    header = ("", *columns, *(["against SFT"] if against_sft else []))
+    return Table(title, header, best, (*about, *notes))
 
 
 def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:

@@ -283,9 +283,9 @@ class Swept:
         return None if sft is None or sft is point else paired(point, sft, self.metric, *self.reported)
 
     @property
-    def beside(self) -> list[Summary]:
-        """SFT where it is no point of the grid."""
-        return [baseline for baseline in self.baselines if baseline not in self.points]
+    def all(self) -> list[Summary]:
+        """The points, SFT before them where it is none of them."""
+        return [*(baseline for baseline in self.baselines if baseline not in self.points), *self.points]
 
     def baseline_of(self, point: Summary) -> Summary | None:
         """Return SFT at the same shared fields: against any other, tuning would count as the method's."""

@@ -1,8 +1,8 @@
 """What a sweep leaves behind: a table in every format, sweep.json for the report page, figures.
 
 runs/sweep/
-  sweep.md, sweep.tex, sweep.csv    every point with its interval
-  sweep.json                        the same for the report page and for programs; `points` are those of the heatmap
+  sweep.md, sweep.tex, sweep.csv    every point with its interval, and against SFT
+  sweep.json                        for the report page and for programs; `points` are those of the heatmap
   figures/                          curves of margin and bandwidth, as in the paper's Figure 3;
                                     curve-learning_rate: of one other field, all objectives that differ in it alone
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
@@ -18,28 +18,28 @@ from trimsft.report.figures import Drawing, Spread, spread_percent
 from trimsft.report.page.build import write_report
 from trimsft.report.score_figures import ablation_curves, field_curves
 from trimsft.runs.files import write_whole
-from trimsft.study.cell import field_rank, method_name, shown
+from trimsft.study.cell import field_rank, method_name
 from trimsft.study.folder import StudyFolder
-from trimsft.study.results import Summary, percent_text, trainings
+from trimsft.study.paper_tables import columns_of, our_table, score_rows
+from trimsft.study.results import Summary, percent_text
 from trimsft.study.sweep import BASELINE, Swept, by_objective, candidates
 from trimsft.study.writing import markdown_images, unanswered_note, write_flat, write_json
-from trimsft.tables import Cell, Table, escape_markdown, render, to_latex
+from trimsft.tables import Table, escape_markdown, render, to_latex
 
 BAND = {"margin", "bandwidth"}
 
 
 def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: str = "") -> list[Path]:
     table = sweep_table(swept)
-    unanswered = unanswered_note({point.setting: point for point in swept.points})
-    sentences = [*conclusions(swept), *unanswered, *notes]
+    sentences = [*conclusions(swept), *unanswered_note({point.setting: point for point in swept.points}), *notes]
     figures = sweep_figures(swept, out / "figures")
-    record = sweep_record(swept, out, sentences, command)
     parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *markdown_images(figures)]
+    rows = score_rows("sweep", {one.setting: one for one in swept.all}, [swept.metric])
     files = [
         write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
         write_whole(out / "sweep.tex", to_latex(table).encode()),
-        write_flat(out / "sweep.csv", record["all"], first=["objective", *fields_of(swept)]),
-        write_json(out / "sweep.json", record),
+        write_flat(out / "sweep.csv", [row.as_dict() for row in rows]),
+        write_json(out / "sweep.json", sweep_record(swept, out, sentences, command)),
     ]
     if not swept.slice():
         return [*files, *figures]
@@ -58,26 +58,21 @@ def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str
     is_nan = any(math.isnan(share["value"]) for share in shares.values())  # all points score the same; no NaN in JSON
     sft = swept.baseline_of(points[0] if points else swept.best)
 
-    def details(point: Summary) -> dict[str, Any]:
-        """Return what the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
-        columns = {"against_sft": swept.above(point, swept.baseline_of(point))}
-        columns |= {name: point.interval(swept.metric, name) for name in swept.benchmarks}
-        by_seed = point.by_seed(swept.metric, swept.reported)
-        flat: dict[str, Any] = {"by_seed": " ".join(f"{score:.6g}" for score in by_seed)}
-        for name, interval in columns.items():
-            value, low, high = (None, None, None) if interval is None else interval.as_dict().values()
-            flat |= {name: value, f"{name}_low": low, f"{name}_high": high}
-        return flat
+    def point(one: Summary) -> dict[str, Any]:
+        own = {"objective": one.setting.objective, **dict(one.setting.fields), **swept.interval(one).as_dict()}
+        difference = swept.above(one, swept.baseline_of(one))
+        own["against_sft"] = None if difference is None else difference.as_dict()
+        return own | {"seeds": one.seeds, "run": str(_run_of(one, out).relative_to(out))}  # the folder may be moved
 
     return {
         "metric": metric_name(swept),
         "benchmarks": swept.reported,
         "selected_on": swept.on,
         "command": command or None,
-        "points": [_point(swept, point, out) for point in points],
-        "baseline": None if sft is None else _point(swept, sft, out),
-        "all": [_point(swept, point, out) | details(point) for point in (*swept.beside, *swept.points)],
-        "selection": _point(swept, swept.best, out) if swept.on else None,
+        "points": [point(one) for one in points],
+        "baseline": None if sft is None else point(sft),
+        "all": [point(one) for one in swept.all],
+        "selection": point(swept.best) if swept.on else None,
         "sensitivity": None if is_nan or not shares else shares,
         "sentences": list(sentences),
     }
@@ -88,16 +83,6 @@ def _run_of(point: Summary, out: Path) -> Path:
     return StudyFolder(out).run(replace(point.setting, seed=min(point.runs)))
 
 
-def _point(swept: Swept, point: Summary, out: Path) -> dict[str, Any]:
-    return {
-        "objective": point.setting.objective,
-        **dict(point.setting.fields),
-        **swept.interval(point).as_dict(),
-        "seeds": point.seeds,
-        "run": str(_run_of(point, out).relative_to(out)),  # the folder may be moved
-    }
-
-
 # ---- the table, and what it says
 
 
@@ -106,36 +91,12 @@ def metric_name(swept: Swept) -> str:
     return f"average@{samples}" if swept.metric == "average" else swept.metric
 
 
-def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
-    """Return every point on every benchmark and against SFT; the chosen point is bold, not the highest number.
-
-    Args:
-        brief: leave out benchmarks but the one that was chosen on, for the width of a terminal.
-    """
-    names, on, fields, rows = swept.benchmarks, swept.on, fields_of(swept), []
-    kept = [name for name in names if not brief or name == on or len(names) == 1]
-    columns = {f"{name} (chosen on)" if name == on else name: [name] for name in kept}  # heading: benchmarks
-    if len(names) > 1:
-        columns["average" if on is None else "average of the others"] = swept.reported
-    for point in [*swept.beside, *swept.points]:
-        chosen = swept.on is not None and point is swept.best
-        cells = [
-            Cell(method_name(point.setting.objective), bold=chosen),
-            *(Cell(shown(point.setting.get(field))) for field in fields),
-            *(Cell.of(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
-        ]
-        rows.append((*cells, Cell.of(swept.above(point, swept.baseline_of(point)), sign="+")))
-    seeds = {point.seeds for point in swept.points}
-    over = "seeds and problems" if max(seeds) > 1 else "problems"
-    note = f"Percent; {trainings(seeds)} of each point. Brackets: 95 % interval over {over}, for each point alone."
-    shared = sorted({name for sft in swept.baselines for name, _ in sft.setting.shared_fields})
-    notes = (note, f"Against SFT with the same {' and '.join(shared)}.") if shared else (note,)
-    return Table(f"Sweep: {metric_name(swept)}", ("", *fields, *columns, "against SFT"), tuple(rows), notes)
-
-
-def fields_of(swept: Swept) -> list[str]:
-    """Return parameters of the objectives that are there, and whatever else varies."""
-    return sorted({name for point in swept.points for name, _ in point.setting.fields}, key=field_rank)
+def sweep_table(swept: Swept) -> Table:
+    """Return every point on every benchmark but the one that was chosen on, and against SFT with the same fields."""
+    summaries = {one.setting: one for one in swept.all}
+    columns = columns_of(summaries, swept.reported)
+    rows = score_rows("sweep", summaries, [swept.metric], columns)
+    return our_table(f"Sweep: {metric_name(swept)}", summaries, rows, columns=columns, against_sft=True)
 
 
 def conclusions(swept: Swept) -> list[str]:
@@ -189,11 +150,10 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
         return None if sft is None else spread(sft)[0]
 
     for name, points in slices.items():
-        if fields[name] and set(fields[name][:2]) <= BAND:
-            scores = {point.setting.band: spread(point) for point in points if point.setting.band}
+        scores = {point.setting.band: spread(point) for point in points if point.setting.band}
+        if fields[name] and set(fields[name][:2]) <= BAND and len(scores) > 1:
             end = "" if len(slices) == 1 else f"-{name}"
-            if len(scores) > 1:
-                drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
+            drawn[f"curves{end}"] = ablation_curves(scores, baseline=sft_of(points[0]), metric=metric)
     alone = {name: own[0] for name, own in fields.items() if len(own) == 1 and own[0] not in BAND}
     for name in dict.fromkeys(alone.values()):  # SFT is a curve where the field is its own, else a line
         of_field = {one: groups[one] for one in alone if alone[one] == name}

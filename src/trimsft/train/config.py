@@ -298,17 +298,17 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
-    path = find_recipe(name, field="--config")
+    path = find_recipe(name, field="config")
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot read {name!r}: {error.strerror}", field="--config") from error
+        raise UsageError(f"cannot read {name!r}: {error.strerror}", field="config") from error
     except ValueError as error:  # no YAML, or bytes that are no text
-        raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="--config") from error
+        raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="config") from error
     environment = fields.pop("env", None) or {} if isinstance(fields, dict) else None
     if not isinstance(environment, dict):
         problem = f"{name!r} must hold fields and values, such as objective: trim, and its env names and values"
-        raise UsageError(problem, field="--config")
+        raise UsageError(problem, field="config")
     fields = _with_trl_names(fields)
     parser.check_names(fields, where=f" in {name}")
     with refusing():

@@ -26,7 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, one_line
+from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
@@ -36,7 +36,7 @@ from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_
 from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
 from trimsft.train.telemetry import LogEarly
-from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
+from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")
 
@@ -220,7 +220,7 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.hub_model_id = _hub_name(run, args)
+    args.hub_model_id = args.hub_model_id or run.path.resolve().name
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
@@ -232,19 +232,17 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         set_seed(args.seed)
     tokenizer = by_main(lambda: load_tokenizer(settings), everywhere=True)
     train, test = by_main(lambda: load_data(settings, tokenizer), everywhere=True)
+    given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
+    given["revision"] = model.model_revision  # as `trl sft` puts it together
+    args.model_init_kwargs = given | (args.model_init_kwargs or {})
     with refusing():
-        given = {name: getattr(model, name) for name in ("attn_implementation", "dtype")}
-        given["revision"] = model.model_revision  # as `trl sft` puts it together
-        args.model_init_kwargs = given | (args.model_init_kwargs or {})
-        loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
-        args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
-        by_main(lambda: require_whole(loaded, report, model.model_name_or_path))
         return TrimSFTTrainer(
-            loaded,
+            model.model_name_or_path,
             args,
             train_dataset=train,
             eval_dataset=test,
             processing_class=tokenizer,
+            quantization_config=get_quantization_config(model),
             peft_config=get_peft_config(model),
         )
 
@@ -297,6 +295,8 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
 
 
 def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:
+    if not any(beside.glob("*.safetensors")):  # of DeepSpeed, unless it gathers them
+        raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         for path in beside.iterdir():
@@ -313,13 +313,10 @@ def _push(run: RunDirectory, settings: Settings) -> None:
         return
     api = HfApi(token=args.hub_token)
     try:
-        name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
+        name = args.hub_model_id or run.path.resolve().name
+        name = api.create_repo(name, private=args.hub_private_repo, exist_ok=True).repo_id
         api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
     except (HfHubHTTPError, OSError) as error:
         raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
     run.write_manifest(pushed=name)
     logger.warning("pushed to %s", name)
-
-
-def _hub_name(run: RunDirectory, args: Any) -> str:
-    return args.hub_model_id or run.path.resolve().name

@@ -26,7 +26,7 @@ from trimsft.objectives import SFT, Objective, make_objective
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_WEIGHTS
 from trimsft.train.card import model_card
-from trimsft.train.checkpoints import AtomicCheckpoints
+from trimsft.train.checkpoints import AtomicCheckpoints, by_main
 from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
@@ -87,13 +87,11 @@ class TrimSFTTrainer(AtomicCheckpoints):
             eval_dataset = forms.known(eval_dataset, args, "eval")
         init_kwargs = args.model_init_kwargs
         if isinstance(model, str):
-            loaded, report = load_base(model, args, quantization_config)
-            if args.process_index == 0:  # elsewhere FSDP may have left the weights to this one
-                require_whole(loaded, report, model)
             if processing_class is None:
                 own = {"revision": (init_kwargs or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
                 processing_class = AutoProcessor.from_pretrained(model, **own)
-            model, quantization_config, args.model_init_kwargs = loaded, None, None
+            model = load_base(model, args, quantization_config)
+            quantization_config, args.model_init_kwargs = None, None
         head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
         head |= {"backend": args.head_backend, "entropy": True}
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
@@ -295,8 +293,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
 # ---- the model
 
 
-def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> tuple[Any, Any]:
-    """Load the model of a folder or of the hub by `args.model_init_kwargs`; return it and a report of its tensors."""
+def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> Any:
+    """Load the model of a folder or of the hub by `args.model_init_kwargs`; refuse one that is not whole."""
     given, field = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}, "model_name_or_path"
     load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=field)
     if quantization_config is not None:
@@ -310,6 +308,12 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
             model, report = create_model_from_path(name, output_loading_info=True, **given)
     except (SafetensorError, AttributeError) as error:  # an architecture that transformers does not have
         raise not_loaded(repr(name), name, error, field=field) from error
+
+    def require_whole() -> None:
+        require_all_tensors(report, name, field=field)  # transformers fills what is missing with random numbers
+        require_finite(model, name, field=field)
+
+    by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
         if given.get("attn_implementation") is not None:
             logger.warning("attention caps its scores in this model, and sdpa leaves that out: other logits follow")
@@ -319,13 +323,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
                 "(as fast: --attn_implementation flash_attention_2)"
             )
             model.set_attn_implementation("eager")
-    return model, report
-
-
-def require_whole(model: Any, report: Any, name: str) -> None:
-    """Refuse a model with tensors that its folder lacks, which transformers fills with random numbers."""
-    require_all_tensors(report, name, field="model_name_or_path")
-    require_finite(model, name, field="model_name_or_path")
+    return model
 
 
 # ---- the settings

@@ -118,8 +118,8 @@ def audit_parts(runs: Sequence[Run]) -> list[dict[str, Any]]:
         suspects = folder.read_suspects()
         shown = [
             {name: visible(getattr(one, name)) for name in ("place", "left", "right")}
-            | {"row": one.row, "text": shortened(one.text, visible) or "(end)"}
-            | {"expected": shortened(one.expected, visible), "problem": visible(getattr(one, "problem", ""))}
+            | {"row": one.row, "text": shortened(one.text, visible) or "(end)", "problem": visible(one.problem[:300])}
+            | {"expected": shortened(one.expected, visible)}
             | {"gap_before": one.gap_before, "gap_after": one.gap_after, "score": one.score}
             for one in suspects[:MOST]
         ]
