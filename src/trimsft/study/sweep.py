@@ -252,9 +252,7 @@ class Swept:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Those that every point has."""
-        first = self.points[0].benchmarks
-        return [name for name in first if all(name in point.benchmarks for point in self.points)]
+        return self.points[0].benchmarks
 
     @property
     def reported(self) -> list[str]:
