@@ -124,7 +124,7 @@ def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     rows, rendering = token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
     trained = {json.loads(line)["problem"] for line in folder.training_data(0).read_text().splitlines()}
     assert len(rows) == LAB.table_rows and {row["problem"] for row in rows} <= trained
-    losses = {"assistant_only_loss": False, "completion_only_loss": None}
+    losses = {"completion_only_loss": None}
     cut = {"max_length": 256, "truncation_mode": "keep_start"}
     assert rendering == {"template": "auto", "system_prompt": None, **cut, **losses}
     again, _ = token_rows(folder, LAB, Cell(model="lab", objective="base"))

@@ -299,7 +299,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
         drawn = [rows[number] for number in sorted(numbers)]
         write_whole(folder.token_rows, "".join(json.dumps(row) + "\n" for row in drawn).encode())
     rendering = {"template": settings.data.template, "system_prompt": settings.data.system_prompt}
-    for name in ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss"):
+    for name in ("max_length", "truncation_mode", "completion_only_loss"):
         rendering[name] = getattr(settings.args, name)
     return checked_rows(read_file(folder.token_rows).records), rendering
 
