@@ -428,7 +428,7 @@ const open = async () => {
   if (tokens.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
     const rank = ({ first: from, last: to }) => {
       const place = exampleOf(from);
-      let share = tokens.lengths[place] <= LONGEST ? 1000 : 0;
+      let share = tokens.lengths[place] <= 0.8 * LONGEST ? 1000 : 0;
       if (tokens.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
       for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
       return share;
