@@ -143,13 +143,13 @@ class Bench:
         return result
 
     def config(self, greedy: int | None) -> GenerationConfig:
-        """All sampling explicit; `greedy` is the number of greedy tokens, None for samples."""
+        """Return a config with all sampling explicit; `greedy` is the number of greedy tokens, None for samples."""
         sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
         new = greedy or self.options.max_tokens
         return GenerationConfig(max_new_tokens=new, eos_token_id=self.stops, pad_token_id=self.stops[0], **sampling)
 
     def plain(self, prompts: Prompts, at_once: int, greedy: int | None = None) -> Texts:
-        """What people write: sorted by length, padded on the left."""
+        """Generate as people write it: sorted by length, padded on the left."""
         order = sorted(range(len(prompts)), key=lambda at: -len(prompts[at]))
         samples = 1 if greedy else self.options.samples
         config = self.config(greedy)
@@ -169,7 +169,7 @@ class Bench:
         return [text for at in range(len(prompts)) for text in texts[at]]
 
     def continuous(self, prompts: Prompts, greedy: int | None = None) -> Texts:
-        """`generate_batch`. It shares what prompts have in common; with num_return_sequences it loses texts (5.17)."""
+        """Generate by `generate_batch`, which shares what prompts have in common."""
         rows = [list(prompt) for prompt in prompts for _ in range(1 if greedy else self.options.samples)]
         limits: dict[str, Any] = {}
         if self.model.device.type == "cpu":  # where it would take nine tenths of all memory for its cache
@@ -189,14 +189,14 @@ class Bench:
         return [list(output.generated_tokens) for output in made.values()]
 
     def has_time_for_continuous(self, prompts: Prompts, results: list[dict[str, Any]]) -> bool:
-        """Whether `generate_batch` would answer all within the patience; records the trial."""
+        """Return whether `generate_batch` would answer all within the patience; records the trial."""
         some = prompts[:: min(TRIED_SHARE, len(prompts))]
         trial = self.measure(f"generate_batch, trial of {len(some)} prompts", lambda: self.continuous(some), some)
         results.append(trial)
         return bool(trial.get("seconds", math.inf) * len(prompts) / len(some) <= self.options.patience)
 
     def slots(self, prompts: Prompts, rows: int | None = None, greedy: int | None = None) -> Texts:
-        """Our engine, but for the decoding of texts: it is made to hand out tokens."""
+        """Generate by our engine, but for the decoding of texts: it is made to hand out tokens."""
         engine = _TokenEngine(self.model, self.tokenizer, batch_size=rows)
         engine._model_eos = self.stops
         sampling = Sampling(max_tokens=greedy or self.options.max_tokens, temperature=0.0 if greedy else 1.0)
@@ -207,7 +207,7 @@ class Bench:
         return [self.until_stop(engine.rows[index]) for index in range(len(numbered))]
 
     def agreement(self, prompts: Prompts) -> list[dict[str, Any]]:
-        """How many greedy texts are those of one prompt at a time."""
+        """Count the greedy texts that are those of one prompt at a time."""
         wanted = self.plain(prompts, at_once=1, greedy=GREEDY_TOKENS)
         methods: dict[str, Callable[[], Texts]] = {
             "trimsft": lambda: self.slots(prompts, greedy=GREEDY_TOKENS),
@@ -226,7 +226,7 @@ class Bench:
         return results
 
     def variation(self, prompts: Prompts) -> list[dict[str, Any]]:
-        """Share of the samples that come out otherwise in other company: rounding that depends on the batch."""
+        """Return the share of samples that other batches change: rounding depends on the batch."""
         whole = self.slots(prompts)
         results = []
         for rows in (len(whole) // 4, len(whole) // 16):
@@ -241,7 +241,7 @@ class Bench:
         return row[: end + 1]
 
     def score(self, texts: Texts, prompts: Prompts) -> dict[str, float]:
-        """Mean log-probability of a text's tokens, by a plain pass over some of them."""
+        """Return the mean log-probability of a text's tokens, by a plain pass over some of them."""
         chosen = sorted(range(0, len(texts), max(1, len(texts) // SCORED)), key=lambda at: len(texts[at]))
         means = []
         for start in range(0, len(chosen), 32):
@@ -282,7 +282,7 @@ class _NoTokenizer:
 
 
 def make_random_prompts(vocabulary: int, count: int = 1319) -> list[tuple[int, ...]]:
-    """As many as GSM8K has, of lengths like those of its chats."""
+    """Return as many prompts as GSM8K has, of lengths like those of its chats."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(60, 180, (count,), generator=generator).tolist()
     return [tuple(torch.randint(vocabulary // 2, vocabulary, (n,), generator=generator).tolist()) for n in lengths]

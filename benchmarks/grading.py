@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def golds(data: Path) -> dict[str, Any]:
-    """Golds that are not graded as they should be: none, but for neighbours that are the same value."""
+    """Return golds that are not graded as they should be: none, but for neighbours of the same value."""
     counts: Counter[str] = Counter()
     accepted = []
     grader = Grader()
@@ -128,7 +128,7 @@ def golds(data: Path) -> dict[str, Any]:
 
 
 def variants(problems: list[Problem]) -> dict[str, list[tuple[Problem, str]]]:
-    """Each gold with itself, with the next, and with respellings of itself."""
+    """Pair each gold with itself, with the next, and with respellings of itself."""
     spelled = [(one, text) for one in problems for text in respellings(one.answer) if text != one.answer]
     following = [problem.answer for problem in problems[1:] + problems[:1]]
     return {
@@ -166,7 +166,7 @@ def hostile(each: int) -> dict[str, Any]:
 
 
 def synthetic(data: Path) -> Iterator[Item]:
-    """About a third respelled golds, a quarter with one digit changed, then other golds, integers, and no box."""
+    """Yield about a third respelled golds, a quarter with one digit changed, other golds, integers, and no box."""
     draw = random.Random(0)
     prose = r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
     for benchmark in PAPER:

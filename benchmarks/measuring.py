@@ -64,7 +64,7 @@ class Result:
 
 
 def chosen(methods: Sequence[Method], only: str) -> list[Method]:
-    """The methods whose name contains `only`."""
+    """Return the methods whose name contains `only`."""
     matching = [method for method in methods if only.lower() in method.name.lower()]
     if not matching:
         names = "; ".join(method.name for method in methods)
@@ -73,7 +73,7 @@ def chosen(methods: Sequence[Method], only: str) -> list[Method]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Return what the numbers were measured on."""
     cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     return {
         "python": platform.python_version(),
@@ -95,7 +95,7 @@ def _ours(label: str, objective: str, **options: Any) -> Method:
 
 
 def plain_loss(hidden: Tensor, weight: Tensor, labels: Tensor, objective: str) -> Tensor:
-    """SFT, DFT or TrimSFT with the paper's parameters, written out as one would without a fused head."""
+    """Return the loss of SFT, DFT or TrimSFT, written out as one would without a fused head."""
     logits = hidden @ weight.T
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if objective == "sft":
@@ -139,7 +139,7 @@ def synthetic_head(
     dtype: torch.dtype = torch.bfloat16,
     device: str = "cuda",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states, lm_head weight and labels whose gaps spread evenly over (lowest_gap, highest_gap).
+    """Return hidden states, lm_head weight and labels whose gaps spread evenly over a range.
 
     Each hidden state is noise plus as much of its gold token's row of the weight as the wanted gap takes. With the
     default range 39 % of the tokens have a TrimSFT(1.5, 0.8) weight above 1e-3, as the paper's diagnostics imply
@@ -292,7 +292,7 @@ def _peak_cuda(step: Callable[[], Tensor]) -> float:
 
 
 def _peak_host(step: Callable[[], Tensor]) -> float | None:
-    """Linux only: the kernel keeps the peak of the resident memory, and forgets it on request."""
+    """Return the peak of the resident memory; on Linux alone, whose kernel forgets it on request."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

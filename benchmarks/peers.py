@@ -25,7 +25,7 @@ from torch import Tensor
 
 
 def _dft(nll: Tensor) -> Tensor:
-    """Mean of p * nll with p = exp(-nll) held constant: DFT from per-token losses."""
+    """Return the mean of p * nll with p = exp(-nll) held constant: DFT from per-token losses."""
     return (torch.exp(-nll.detach()) * nll).mean()
 
 
@@ -33,7 +33,7 @@ def _dft(nll: Tensor) -> Tensor:
 
 
 def _torch_chunked(**options: Any) -> LossFunction:
-    """`linear_cross_entropy` on its chunked path; no options: its own pick of chunk size and accumulation."""
+    """Load torch's chunked path; without options it picks chunk size and accumulation."""
     if not (hasattr(F, "linear_cross_entropy") and hasattr(torch.nn, "LinearCrossEntropyOptions")):
         raise RuntimeError(f"torch {torch.__version__} has no chunked linear_cross_entropy")
     chunking = torch.nn.LinearCrossEntropyOptions(**options)
@@ -51,7 +51,7 @@ def _liger(**options: Any) -> LossFunction:
 
 
 def _liger_cutedsl() -> LossFunction:
-    """The same chunk loop with its cross-entropy kernel in CuTe DSL: compute capability 9.0 or later."""
+    """Load the same chunk loop with a kernel in CuTe DSL: compute capability 9.0 or later."""
     import_module("cutlass.cute")  # without it Liger answers only at the call, and less clearly
     fused = import_module("liger_kernel.functional").fused_linear_cross_entropy
 
@@ -63,14 +63,14 @@ def _liger_cutedsl() -> LossFunction:
 
 
 def _liger_sm90() -> LossFunction:
-    """Hopper only, bfloat16, N a multiple of 128, V of 256 (151,936 is not); holds all (N, V) logits."""
+    """Load a loss for Hopper alone: bfloat16, N a multiple of 128, V of 256; holds all (N, V) logits."""
     module = import_module("liger_kernel.ops.cutedsl.ops.fused_linear_cross_entropy_sm90")
     fused: LossFunction = module.liger_fused_linear_cross_entropy_sm90
     return fused
 
 
 def _liger_sm90_nll(reduce: Callable[[Tensor], Tensor]) -> LossFunction:
-    """Per-token losses without stored logits, reduced here: Hopper only, bfloat16, any N, H and V."""
+    """Load per-token losses without stored logits, reduced here: Hopper alone, bfloat16, any N, H and V."""
     module = import_module("liger_kernel.ops.cutedsl.ops.fused_scaled_cross_entropy_sm90")
     per_token: LossFunction = module.LigerFusedScaledCrossEntropySM90Function.apply
 
@@ -104,7 +104,7 @@ TRL_OUTPUTS = ("log_probs", "entropy", "is_top1")
 
 
 def _trl_head() -> Any:
-    """`trl.kernels.chunked_logprob`, loaded by path under a private name.
+    """Load `trl.kernels.chunked_logprob` by path, under a private name.
 
     Its backward imports one name from trl.trainer.utils, a context that gathers a ZeRO-3 weight and is null
     without ZeRO-3; a stand-in module holds the null one.
@@ -125,7 +125,7 @@ def _trl_head() -> Any:
 
 
 def _stand_in(name: str) -> Any:
-    """An empty package, importable under `name`."""
+    """Return an empty package that can be imported under `name`."""
     package: Any = ModuleType(name)
     package.__path__ = []
     sys.modules[name] = package
@@ -147,7 +147,7 @@ def _load_file(name: str, path: Path) -> ModuleType:
 
 
 def _trl(reduce: Callable[[Tensor], Tensor]) -> LossFunction:
-    """The head as SFTTrainer calls it, entropy and accuracy for its logs included."""
+    """Load the head as SFTTrainer calls it, entropy and accuracy for its logs included."""
     head = _trl_head().ChunkedLogProbFunction
 
     def loss(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:

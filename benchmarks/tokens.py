@@ -140,7 +140,7 @@ class Bench:
         return seconds, torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None
 
     def warm_up(self) -> None:
-        """Kernels are compiled and chosen once, whoever runs first."""
+        """Run everything briefly, so that no method pays for kernels that are compiled once."""
         everything, self.batches = self.batches, [self.batches[0], self.batches[-1]]
         rows, self.rows = self.rows, self.rows[:256]
         for masked in (True, False):
@@ -152,7 +152,7 @@ class Bench:
 
     @torch.inference_mode()
     def plain(self, *, masked: bool) -> None:
-        """What people write."""
+        """Compute all logits, as people write it."""
         for batch in self.batches:
             ids = batch.ids.to(self.device, non_blocking=True)
             mask = None
@@ -163,7 +163,7 @@ class Bench:
 
     @torch.inference_mode()
     def sliced(self) -> None:
-        """Only the logits of trained tokens, in the model's dtype."""
+        """Compute the logits of trained tokens alone, in the model's dtype."""
         for batch in self.batches:
             ids, places = (part.to(self.device, non_blocking=True) for part in (batch.ids, batch.places))
             hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state.flatten(end_dim=-2)
@@ -183,7 +183,7 @@ class Bench:
 
     @torch.inference_mode()
     def agreement(self) -> dict[str, float]:
-        """The table's nll and gap of the first window against float32 softmax of plain logits, row by row."""
+        """Compare nll and gap of the first rows with a float32 softmax of plain logits, row by row."""
         rows = self.rows[:16]
         with tempfile.TemporaryDirectory() as folder:
             path = write_token_table(self.model, rows, Path(folder) / "t.parquet", tokenizer=self.tokenizer)
@@ -204,7 +204,7 @@ class Bench:
 
 
 def make_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    """One token for each of so many made-up words."""
+    """Return a tokenizer with one token for each of so many made-up words."""
     words = {"<unk>": 0, "<eos>": 1, "a": 2} | {f"w{number}": number for number in range(3, vocabulary)}
     backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -326,7 +326,7 @@ def clock_for(options: argparse.Namespace, warm_up: int) -> Any:
                 self.waits[f"{'/'.join(Path(file).parts[-3:])}:{line}"] += 1
 
         def details(self) -> dict[str, Any]:
-            """How long the device was at work in a step, on what, and where the host waited for it."""
+            """Return how long the device worked in a step, on what, and where the host waited for it."""
             found: dict[str, Any] = {}
             if options.waits:
                 found["host_waits"] = self.waits.total() / options.steps
@@ -381,7 +381,7 @@ def sequences(vocabulary: int, length: int, count: int, variant: str = "plain") 
 
 
 def tokenizer() -> Any:
-    """The trainers ask for one; the sequences are tokens already."""
+    """Return what the trainers ask for; the sequences are tokens already."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -396,7 +396,7 @@ def adapter() -> Any:
 
 
 def band_for(base: Any, options: argparse.Namespace, device: str) -> dict[str, float]:
-    """The margin and bandwidth that keep the wanted share of the tokens of this random model."""
+    """Return the margin and bandwidth that keep the wanted share of this random model's tokens."""
     import torch
 
     import trimsft
@@ -412,7 +412,7 @@ def band_for(base: Any, options: argparse.Namespace, device: str) -> dict[str, f
 
 
 def flops_per_token(config: Any, length: int, *, kept: float, lora: bool) -> float:
-    """Forward and backward, nothing recomputed: 6 a weight (4 if it is frozen), and causal attention.
+    """Count forward and backward, nothing recomputed: 6 a weight (4 if it is frozen), and causal attention.
 
     Of the head 2 in the forward pass, and 4 (2 if it is frozen) for the share of rows that are kept.
     """

@@ -1,9 +1,7 @@
 """The quickstart on a tiny scale, from nothing to the report: what it leaves, says, and that it continues."""
 
 import json
-import os
 import re
-import shlex
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from trimsft.cli import app
 from trimsft.errors import UsageError
 from trimsft.evaluate.scores import BenchmarkScore, load_run
 from trimsft.objectives import PAPER_OBJECTIVES
-from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, next_commands, run_quickstart, tables_of
+from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, run_quickstart, tables_of
 from trimsft.runs import RunDirectory
 from trimsft.study.steps import training_settings
 
@@ -142,23 +140,3 @@ def test_sft_at_its_best_temperature_is_a_row_of_its_own() -> None:
     assert [cells[0].text for cells in sampled.rows] == ["SFT", "TrimSFT", "SFT at T=0"]
     assert sampled.rows[2][-1].text == "100.0" and sampled.rows[2][-1].bold and not sampled.rows[1][-1].bold
     assert [cells[0].text for cells in greedy.rows] == ["SFT", "TrimSFT"]
-
-
-def test_commands_to_go_on_name_what_is_there() -> None:
-    settings, out = QuickstartSettings(), Path("runs/quickstart")
-    trained = {name: out / name for name in ("sft", "trim", "auto-trim")}
-    text = next_commands(settings, trained, "bin/trimsft")
-    lines = [line.removeprefix("  bin/trimsft ") for line in text.splitlines() if line.startswith("  bin/trimsft ")]
-    *commands, own = lines
-    assert " ".join(line.split()[0] for line in commands) == "tokens report train train train eval eval compare"
-    assert commands[-1] == "compare runs/my-sft runs/my-auto-trim"
-    assert own == "tokens MODEL --data DATA.jsonl --sample 200"
-    there = {str(lab.base_model_path()), os.path.relpath(lab.base_model_path()), "runs/quickstart/data/train.jsonl"}
-    there |= {str(run / "config.yaml") for run in trained.values()}
-    for line in commands:
-        words = shlex.split(line)
-        paths = {word for word in words if "/" in word}
-        made = {words[words.index("--out") + 1]} if "--out" in words else set()
-        assert paths - made <= there, line
-        there |= made
-    assert "compare" not in next_commands(settings, {"dft": out / "dft"}, "trimsft")

@@ -14,7 +14,7 @@ LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 def absolute(
     text: str, address: str, *, folder: str = "", is_kept: Callable[[str], bool] = lambda target: False
 ) -> str:
-    """Markdown with its relative links made absolute; pictures lead to the file itself.
+    """Return Markdown with absolute links; pictures lead to the file itself.
 
     Args:
         address: of the repository.

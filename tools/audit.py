@@ -14,7 +14,7 @@ SECONDS = 30.0
 
 
 def audit(command: Sequence[str] = (*COMMAND, "--timeout", "2"), seconds: float = SECONDS) -> tuple[int, str]:
-    """The exit code, and what to say."""
+    """Return the exit code, and what to say."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         packages = json.loads(done.stdout)["dependencies"]

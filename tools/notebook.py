@@ -7,7 +7,7 @@ from typing import Any
 
 
 def code_cells(path: Path) -> list[str]:
-    """The code of each cell; a notebook is JSON, and its text a list of lines."""
+    """Return the code of each cell; a notebook is JSON, and its text a list of lines."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 

@@ -37,7 +37,7 @@ def opened(browser: Browser, page: Path, size: tuple[int, int]) -> None:
 
 
 def save(browser: Browser, path: Path, *, height: float | None = None) -> None:
-    """What the window shows, or its upper part, in few colours."""
+    """Save what the window shows, or its upper part, in few colours."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(base64.b64decode(browser.command("Page.captureScreenshot", format="png")["data"])))

@@ -6,21 +6,17 @@ runs/quickstart/
   base/              eval/, tokens.parquet
   sft/ ... trim-h/   ordinary run directories: config.yaml, manifest.json, train/, model/, eval/, tokens.parquet
   logs/              what the libraries said, a file for each method
-  quickstart.json    the scores, for programs
-  report.html
+  quickstart.json, report.html
 
 outcome = run_quickstart(QuickstartSettings(out=Path("runs/quickstart")))    # the same call continues
-outcome.scores["trim"][0].average.value
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +38,7 @@ from trimsft.tables import Table, mark_best
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
 TEMPERATURES = (0.3, 0.6)  # beside the samples at 1 and the greedy answers
 BASELINE, METHOD, OURS = "sft", "trim", "auto-trim"
-METHODS = (*PAPER_OBJECTIVES, OURS)
-FULL = {"methods": METHODS, "rows": 1200, "problems": 40, "table_rows": 100}
+FULL = {"methods": (*PAPER_OBJECTIVES, OURS), "rows": 1200, "problems": 40, "table_rows": 100}
 FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table_rows": 40}
 
 
@@ -62,8 +57,7 @@ class QuickstartSettings:
         (),
         flags=("--objective",),
         metavar="NAME",
-        help="An objective, by name or as my_module:MyObjective; repeat it for several "
-        "(default: the paper's six and auto-trim).",
+        help="An objective, by name or as my_module:MyObjective (default: the paper's six and auto-trim).",
     )
     rows: int = 0  # of training data, for one epoch; 0: by `fast`, as for the next two
     problems: int = 0  # of each tier, always the same ones
@@ -259,30 +253,3 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
         if highest is not None and highest not in named:
             sentences.append(f"The highest {place} is {highest.candidate}: {100 * highest.after:.1f}.")
     return sentences
-
-
-# ---- what to do next
-
-
-def next_commands(settings: QuickstartSettings, trained: Mapping[str, Path], program: str) -> str:
-    """Return commands that repeat two of the trained methods and a small evaluation, to be run as printed."""
-    pair = sorted(trained, key=lambda name: name not in (BASELINE, OURS))[:2]
-    out = settings.folder().out
-    mine = [str(out.parent / f"my-{trained[name].name}") for name in pair]
-    base, look, data = lab.base_model_path(), str(out / "look"), str(out / "data" / "train.jsonl")
-    train = [
-        ["train", "--config", str(trained[n] / "config.yaml"), "--out", m] for n, m in zip(pair, mine, strict=True)
-    ]
-    options = ["-b", "lab-medium", "--limit", "16", "--max-tokens", str(settings.max_tokens)]
-    commands = [
-        ["tokens", min(str(base), os.path.relpath(base), key=len), "--data", data, "--sample", "100", "--out", look],
-        ["report", look, "--out", look],
-        [*train[0], "--dry-run"],
-        *train,
-        *(["eval", run, *options] for run in mine),
-        *([["compare", *mine]] if len(mine) > 1 else []),
-    ]
-    lines = ["Next: the same by hand, in minutes. Each line can be run as it stands."]
-    lines += [f"  {program} {shlex.join(words)}" for words in commands]
-    lines.append("Then with your own model and data, one problem and one solution a line:")
-    return "\n".join([*lines, f"  {program} tokens MODEL --data DATA.jsonl --sample 200"])

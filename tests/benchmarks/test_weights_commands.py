@@ -131,13 +131,6 @@ def test_what_the_answers_came_to() -> None:
     assert graded["distinct_answers"] == 3.0
 
 
-def test_calibration_error_by_hand() -> None:
-    """Two first choices at p = 0.63, one right and one wrong: |0.5 - 0.63| in their bin."""
-    nll = -np.log(np.array([0.63, 0.3]))
-    gap = np.array([1.0, np.log(0.3 / 0.63)])
-    assert tasks.calibration_error(nll, gap) == pytest.approx(0.13)
-
-
 def test_objectives_by_name() -> None:
     assert parse_objective("trim,margin=6,bandwidth=2") == TrimSFT(6.0, 2.0)
     assert parse_objective("auto-trim") == AutoTrim()

@@ -13,12 +13,7 @@ from trimsft import cli
 from trimsft.cli.doctor import check_packages
 from trimsft.head import chunked
 
-NEEDED = [
-    "numpy>=1.26",
-    "trl<2,>=1.16; extra == 'train'",
-    "vllm==0.32.*; extra == 'vllm'",
-    "ruff>=0.15; extra == 'dev'",
-]
+NEEDED = ["numpy>=1.26", "trl<2,>=1.16; extra == 'train'", "vllm==0.32.*; extra == 'vllm'"]
 
 
 def test_it_checks_the_backends_against_float64() -> None:
@@ -29,10 +24,10 @@ def test_it_checks_the_backends_against_float64() -> None:
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     verdicts = {(check["backend"], check["dtype"]): check["verdict"] for check in facts["checks"]}
-    for backend in {"reference", "chunked", facts["auto"]}:
+    for backend in {"reference", "chunked", facts["backend"]}:
         assert verdicts[backend, "float32"] == verdicts[backend, "bfloat16"] == "passed"
     if facts["device"] == "cpu":
-        assert facts["auto"] == "chunked" and verdicts["triton", "float32"] == "not here"
+        assert facts["backend"] == "chunked" and verdicts["triton", "float32"] == "not here"
 
 
 def test_a_backend_that_is_wrong_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,26 +45,14 @@ def test_a_backend_that_is_wrong_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "chunked float32      failed" in result.stdout and "reference float32    passed" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "here", "verdict", "remedy"),
-    [
-        ("trl", "1.16.2", "ok", ""),
-        ("trl", "1.15.0", "wrong", "pip install 'trl<2,>=1.16'"),
-        ("trl", None, "optional", "pip install 'trimsft[train]'"),
-        ("numpy", None, "wrong", "pip install 'numpy>=1.26'"),
-        ("vllm", "0.31.0", "wrong", "pip install 'vllm==0.32.*'"),
-    ],
-)
-def test_packages_outside_their_window_are_named(monkeypatch, name, here, verdict, remedy) -> None:
-    packages = {"trl": "1.16.2", "numpy": "2.4.6", "vllm": "0.32.1", name: here}
-
+def test_packages_outside_their_window_are_named(monkeypatch) -> None:
     def version(name: str) -> str:
-        if packages.get(name) is None:
+        if name == "vllm":
             raise PackageNotFoundError(name)
-        return packages[name]
+        return {"trl": "1.15.0", "numpy": "2.4.6"}[name]
 
     monkeypatch.setattr("trimsft.cli.doctor.requires", lambda _: NEEDED)
     monkeypatch.setattr("trimsft.cli.doctor.version", version)
-    found = {package["name"]: package for package in check_packages()}
-    assert list(found) == ["numpy", "trl", "vllm"]
-    assert found[name] == {"name": name, "here": here or "absent", "verdict": verdict, "remedy": remedy}
+    installed, failures = check_packages()
+    assert installed == {"numpy": "2.4.6", "trl": "1.15.0"}
+    assert failures == ["trl is 1.15.0 here; pip install 'trl<2,>=1.16'"]

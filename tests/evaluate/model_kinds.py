@@ -36,7 +36,6 @@ def long_rope(original: int) -> dict[str, Any]:
 IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("Qwen3", WIDE),
     "mistral, window": ("Mistral", {**GROUPED, "sliding_window": 6}),
-    "phi3, window": ("Phi3", {**GROUPED, "sliding_window": 6}),
     "qwen2, window in one layer": (
         "Qwen2",
         {**GROUPED, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
@@ -49,16 +48,8 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"qk_nope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
         | {"moe_intermediate_size": 32, "first_k_dense_replace": 1},
     ),
-    "smollm3, a layer without positions": ("SmolLM3", {**GROUPED, "no_rope_layers": [1, 0]}),
-    "gpt-neox, a quarter rotated": ("GPTNeoX", SIZES),
     "gpt2, learned positions": ("GPT2", {**GPT, "n_positions": 256}),
-    "llama, linear": ("Llama", {**GROUPED, **rope("linear", factor=2.0)}),
     "llama, yarn": ("Llama", {**GROUPED, **rope("yarn", factor=4.0, original_max_position_embeddings=16)}),
-    "llama, llama3": (
-        "Llama",
-        {**GROUPED, **rope("llama3", factor=4.0, original_max_position_embeddings=16)}
-        | rope("llama3", factor=4.0, original_max_position_embeddings=16, low_freq_factor=1.0, high_freq_factor=4.0),
-    ),
     "llama, dynamic, not reached": ("Llama", {**GROUPED, "max_position_embeddings": 28, **rope("dynamic", factor=4.0)}),
     "phi3, longrope, not reached": ("Phi3", {**GROUPED, "original_max_position_embeddings": 28, **long_rope(28)}),
 }
@@ -77,18 +68,8 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
         "Llama4",
         {**WIDE, "intermediate_size_mlp": 64, "attention_chunk_size": 6, "num_local_experts": 2, "moe_layers": []},
     ),
-    "bloom, alibi": ("Bloom", {**SHORT, "hidden_size": 64, "n_layer": 2, "n_head": 4}),
-    "minimax, linear attention": (
-        "MiniMax",
-        {**WIDE, **EXPERTS, "layer_types": ["linear_attention", "full_attention"]},
-    ),
     "mamba": ("Mamba", {"vocab_size": 262, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": 0}),
     "rwkv": ("Rwkv", {"vocab_size": 262, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": 0}),
-    "falcon-h1, mamba beside attention": (
-        "FalconH1",
-        {**GROUPED, "mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
-        | {"mamba_d_state": 16, "mamba_chunk_size": 16},
-    ),
     "qwen3-next, linear attention": (
         "Qwen3Next",
         {**WIDE, **ROUTED, "layer_types": ["linear_attention", "full_attention"], "linear_num_value_heads": 4}
@@ -97,7 +78,7 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Builds that go through their own `generate`."""
 
-NOT_IN_FLOAT64 = ("Bloom", "DeepseekV3", "Gemma2", "GptOss", "MiniMax", "Phimoe", "Qwen3Next")
+NOT_IN_FLOAT64 = ("DeepseekV3", "Gemma2", "GptOss", "Phimoe", "Qwen3Next")
 """Some experts' matmul has none; of fully masked rows eager attention makes nan in it."""
 
 

@@ -27,9 +27,9 @@ def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protoc
     return Evaluation("mine", problems, prompts, settings)
 
 
-def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Progress, ScriptedEngine]:
+def run(folder: Path, delay: float = 0.0) -> tuple[Progress, ScriptedEngine]:
     engine = ScriptedEngine(answer, delay=delay)
-    return fill(SampleRecord(folder), evaluation(), engine, **options), engine
+    return fill(SampleRecord(folder), evaluation(), engine), engine
 
 
 def all_requests(**protocol: Any) -> dict[Key, Request]:

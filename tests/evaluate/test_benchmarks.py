@@ -172,14 +172,6 @@ def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: p
     assert len(load_benchmark(path)) == 1, "a small file may repeat itself"
 
 
-def test_the_lab_needs_neither_hub_nor_file(tmp_path: Path) -> None:
-    problems = load_benchmark("lab-medium", tmp_path, limit=7)  # whatever a folder of other benchmarks holds
-    assert [problem.id for problem in problems] == [f"lab-medium-{number}" for number in range(7)]
-    assert describe_source("lab-medium") == "the lab"
-    with pytest.raises(UsageError, match="did you mean 'lab-hard'"):
-        load_benchmark("lab-hrd")
-
-
 TEXT, INTEGER = Value("string"), Value("int64")
 OTHERS = "question context modality difficulty unit answer_type error question_type subfield subject language image_1"
 OLYMPIAD = {
@@ -218,18 +210,6 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
         {"id": INTEGER, "problem": TEXT, "answer": Value("float64"), "url": TEXT},
         [{"id": 0, "problem": "1+1?", "answer": 142.0, "url": "..."}],
         [Problem("0", "1+1?", "142")],
-    ),
-    "amc23": (
-        ("math-ai/amc23", None, "test"),
-        {"id": INTEGER, "answer": TEXT, "url": TEXT, "question": TEXT},
-        [{"id": 0, "answer": "27.0", "question": "1+1?"}, {"id": 1, "answer": "-1", "question": "0-1?"}],
-        [Problem("0", "1+1?", "27"), Problem("1", "0-1?", "-1")],
-    ),
-    "aime24": (
-        ("HuggingFaceH4/aime_2024", None, "train"),
-        {"id": INTEGER} | dict.fromkeys(("problem", "solution", "answer", "url", "year"), TEXT),
-        [{"id": 60, "problem": "1+1?", "answer": "073"}],
-        [Problem("60", "1+1?", "73")],
     ),
     "gsm8k": (
         ("openai/gsm8k", "main", "test"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trimsft.errors import UsageError
-from trimsft.evaluate.compare import Comparison, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
+from trimsft.evaluate.compare import Comparison, compare_runs, correct_for_many, holm, sign_flip
 from trimsft.intervals import Interval
 
 from .graded import random_counts, score_of
@@ -90,7 +90,6 @@ def test_a_comparison_by_hand():
     assert (found.baseline, found.candidate, found.benchmark, found.problems) == ("sft", "trim", "toy", 5)
     assert (found.before, found.after) == (16 / 40, 19 / 40)
     assert found.difference.value == pytest.approx(3 / 40)
-    assert (found.higher, found.lower) == (3, 1)
     flips = [(flip.problem, flip.before, flip.after) for flip in found.better]
     assert flips == [("p000", 0, 0.75), ("p004", 0.375, 0.625)]
     assert [flip.problem for flip in found.worse] == ["p001"]
@@ -101,16 +100,6 @@ def test_a_comparison_by_hand():
     assert record["significant"] is False and record["better"][0]["problem"] == "p000"
 
 
-def test_false_alarms_are_as_rare_as_promised():
-    """Two runs of the same model on 60 problems: at most about 5 % of 200 pairs may be called different."""
-    rng = np.random.default_rng(0)
-    alarms = 0
-    for _ in range(200):
-        difficulty = rng.beta(0.7, 0.7, size=60)
-        alarms += sign_flip((rng.binomial(8, difficulty) - rng.binomial(8, difficulty)) / 8, steps=8) < 0.05
-    assert alarms <= 20  # 10 expected, sd 3.1
-
-
 def test_different_problems_are_refused_by_name():
     a, b, other = score_of("toy", [1, 2, 3]), score_of("toy", [1, 2]), score_of("other", [1, 2, 3])
     with pytest.raises(UsageError, match=r"different problems of 'toy': 1 only in the first \(such as 'p002'\)"):
@@ -119,14 +108,6 @@ def test_different_problems_are_refused_by_name():
         compare(b, a)
     with pytest.raises(UsageError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
         compare(a, other)
-
-
-def test_runs_with_different_numbers_of_samples_can_be_compared():
-    a, b = score_of("toy", [1, 2, 3], samples=4), score_of("toy", [2, 5, 6], samples=6)
-    found = compare(a, b, "pass@2")
-    assert found.difference.value == pytest.approx(b.interval("pass@2").value - a.interval("pass@2").value)
-    with pytest.raises(ValueError, match="pass@1 to pass@4"):
-        compare(a, b, "pass@5")
 
 
 def test_every_candidate_on_every_benchmark_and_their_mean():
@@ -164,22 +145,3 @@ def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
     assert not dataclasses.replace(earned, difference=Interval(0.1, 0.0, 0.2)).significant
     assert dataclasses.replace(earned, difference=Interval(-0.1, -0.2, -0.01)).significant
     assert [one.significant for one in correct_for_many([earned] * 3)] == [False] * 3  # 3 x 0.02 > 0.05
-
-
-def test_pairs_are_compared_together_as_each_alone():
-    runs = {
-        name: [score_of(b, random_counts(n, seed=n, shift=shift)) for b, n in (("b", 60), ("a", 30))]
-        for name, shift in (("x", 0.0), ("y", 0.5), ("z", 0.9))
-    }
-    names = [("x", "y"), ("x", "z"), ("z", "y")]
-    metrics = ["average", "greedy", "majority@8", "tokens"]
-    pairs = [(runs[a], runs[b]) for a, b in names]
-    together = compare_pairs(pairs, metrics, names=names, resamples=400)
-    for (a, b), found in zip(names, together, strict=True):
-        for metric in metrics:
-            alone = compare_runs(runs[a], {b: runs[b]}, metric, name=a, resamples=400)
-            for one, other in zip(found[metric], alone, strict=True):
-                numbers = (*other.difference.as_dict().values(), other.p_holm)
-                assert (*one.difference.as_dict().values(), one.p_holm) == pytest.approx(numbers, abs=1e-12)
-                assert (one.benchmark, one.baseline, one.candidate) == (other.benchmark, a, b)
-                assert one.better == other.better

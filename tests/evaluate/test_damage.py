@@ -56,7 +56,6 @@ def damaged(content: bytes, is_lines: bool, dice: random.Random) -> bytes:
 def test_a_damaged_record_gives_the_same_scores_or_one_line(
     count: int, run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
     engine, dice, refused = ScriptedEngine(able, identity=KNOWN), random.Random(1), list[str]()
     good = run_eval(engine, samples=2, limit=3).scores
     for _ in range(count):

@@ -146,13 +146,6 @@ def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
     assert cut[whole.index].tokens < whole.tokens
 
 
-def test_without_any_stop_token_length_is_a_reason_to_end() -> None:
-    engine = TransformersEngine(make_model(eos_token_id=None), make_tokenizer())
-    engine.tokenizer.eos_token = None
-    requests = make_requests(samples=2, max_tokens=3, stop_tokens=())
-    assert {(c.finish, c.tokens) for c in complete(engine, requests)} == {("length", 3)}
-
-
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)

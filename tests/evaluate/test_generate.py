@@ -1,7 +1,6 @@
 """Filling a record: the protocol, going on after a kill, failures, and what is refused."""
 
 import os
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +9,10 @@ import pytest
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
+from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.generate import fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
-from trimsft.evaluate.settings import EvalSettings
+from trimsft.evaluate.samples import IncompleteEvaluation, Key, SampleRecord
 
 from .scripted import ScriptedEngine
 from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, run
@@ -24,15 +22,6 @@ TOTAL = 6 * 4
 
 def lines(folder: Path) -> list[bytes]:
     return (folder / "samples.jsonl").read_bytes().splitlines()
-
-
-def test_the_protocol_is_the_papers() -> None:
-    requests = all_requests(samples=EvalSettings(model="m", benchmarks=("mine",)).samples)
-    sampled = [request.sampling for key, request in requests.items() if key.sample != GREEDY]
-    greedy = [request.sampling for key, request in requests.items() if key.sample == GREEDY]
-    paper = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=2048, stop=("\n\nProblem:",))
-    assert sampled == [paper] * 8 * 6
-    assert greedy == [replace(paper, temperature=0.0)] * 6
 
 
 def test_every_sample_is_recorded_once_with_a_seed_of_its_own(tmp_path: Path) -> None:
@@ -72,29 +61,11 @@ def test_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
     assert sorted(lines(folder)) == sorted(lines(tmp_path / "whole"))
 
 
-def test_failures_are_counted_and_tried_again(tmp_path: Path) -> None:
-    seen: Counter[int] = Counter()
-
-    def fails(request: Request) -> str | None:
-        seen[request.seed] += 1
-        return "the server is tired" if request.seed % 3 == 0 and seen[request.seed] < 3 else None
-
-    engine = ScriptedEngine(answer, fails=fails)
-    tired = sum(request.seed % 3 == 0 for request in all_requests().values())
-    shown: list[str] = []
-    record = SampleRecord(tmp_path)
-    progress = fill(record, evaluation(), engine, pause=0.0, on_progress=lambda p: shown.append(p.line()))
-    assert progress.is_complete and progress.generated == TOTAL
-    assert len(engine.requests) == TOTAL + 2 * tired
-    assert record.last_error == "the server is tired" and tired > 0
-    assert f"{2 * tired} failed" in shown[-1] and shown[-1].startswith(f"{TOTAL} of {TOTAL} samples")
-
-
 def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
     broken = ScriptedEngine(answer, fails=lambda r: "no luck" if "What is 2+1?" in r.prompt else None)
     record = SampleRecord(tmp_path)
-    progress = fill(record, evaluation(), broken, attempts=2, pause=0.0)
-    assert not progress.is_complete and progress.done == TOTAL - 4
+    progress = fill(record, evaluation(), broken)
+    assert "4 failed" in progress.line() and not progress.is_complete and progress.done == TOTAL - 4
     with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); rerun"):
         record.require_complete(record.wanted())
     later, engine = run(tmp_path)
@@ -104,8 +75,8 @@ def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
 def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "GIVE_UP_AFTER", 5)
     engine = ScriptedEngine(answer, fails=lambda request: "gone")
-    progress = fill(SampleRecord(tmp_path), evaluation(), engine, attempts=2, pause=0.0)
-    assert len(engine.requests) == 10 and progress.done == 0
+    progress = fill(SampleRecord(tmp_path), evaluation(), engine)
+    assert len(engine.requests) == 5 and progress.done == 0
 
 
 def test_a_changed_setting_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
@@ -140,13 +111,3 @@ def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) ->
     assert complete(tmp_path / "grown") == complete(tmp_path / "whole")
     names = ("settings.json", "problems.jsonl")
     assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
-
-
-def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
-    class Twice(ScriptedEngine):
-        def generate(self, requests):
-            yield Completion(0, "a", 1, "stop")
-            yield Completion(0, "b", 1, "stop")
-
-    with pytest.raises(EngineError, match="answers request 0 twice"):
-        fill(SampleRecord(tmp_path), evaluation(), Twice(answer))

@@ -48,14 +48,6 @@ def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
     assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
 
 
-def test_grading_is_no_part_of_what_is_asked() -> None:
-    plain = Problem("a", "What is 1+1?", "2")
-    graded = replace(plain, grading=Grading("exact"))
-    assert fingerprint([plain]) == fingerprint([graded]) == fingerprint([plain], with_grading=True)
-    assert fingerprint([graded], with_grading=True) != fingerprint([plain])
-    assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -200,20 +192,6 @@ def test_rows_with_an_instruction_are_asked_by_it(run_eval: Callable[..., Evalua
         run_eval(path, keep, system_prompt="Hello.")
     run_eval(path, keep, system_prompt="Hello.", out=tmp_path / "other")
     assert prompts[-1].startswith("Hello.\n")
-
-
-def test_notes_say_how_rows_are_graded(tmp_path: Path) -> None:
-    problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
-    asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
-    engine, by_pattern = ScriptedEngine(lambda request: ""), f"graded by regex {GSM8K!r} compared as math"
-    graded, warned = run._prompts(asked, engine, problems).notes
-    assert graded == by_pattern and "a pattern looks for it elsewhere" in warned
-    told = replace(asked, system_prompt="End with #### and the number.")
-    instructed = [replace(problem, instruction="End with ####.") for problem in problems]
-    assert run._prompts(told, engine, problems).notes == run._prompts(asked, engine, instructed).notes == (by_pattern,)
-    own = replace(told, grader="mine:score")
-    assert run._prompts(own, engine, problems).notes == ("graded by mine:score",)
-    assert run._prompts(asked, engine, [Problem("a", "1+1?", "2")]).notes == ()
 
 
 # ---- a scorer of one's own

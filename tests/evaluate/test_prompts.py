@@ -56,12 +56,6 @@ def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
     assert plain.stop == ("\n\nProblem:",)
 
 
-def test_fingerprints_tell_prompts_apart() -> None:
-    chats = make_prompts(["1+1?", "2+2?"]).prompts
-    texts = make_prompts(["1+1?", "2+2?"], make_tokenizer()).prompts
-    assert len({prompt.sha for prompt in (*chats, *texts)}) == 4
-
-
 def test_refusals() -> None:
     with pytest.raises(TemplateError, match="unknown name 'qwen'"):
         make_prompts(["?"], template="qwen")

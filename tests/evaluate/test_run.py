@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.processes import finish, start, wait_for
-from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
+from trimsft.errors import RunError, Stopped, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
 from trimsft.evaluate.engines import EngineError, Request, Sampling
-from trimsft.evaluate.samples import IncompleteEvaluation
 from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader
 
@@ -111,15 +110,6 @@ def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..
         assert (taught in notes) == is_other
 
 
-def test_a_server_that_gives_up_is_a_failure_and_no_misuse(
-    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
-    with pytest.raises(IncompleteEvaluation, match=r"so there is no score \(last error: the server is tired\)") as told:
-        run_eval(ScriptedEngine(able, fails=lambda request: "the server is tired"))
-    assert exit_code(told.value) == FAILED
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
 def test_interrupted_it_keeps_what_is_done(interruption: type[BaseException], run_eval: Any, tmp_path: Path) -> None:
     def interrupted(request: Request) -> str:
@@ -172,16 +162,6 @@ def test_a_refusal_leaves_nothing_behind(run_eval: Callable[..., Evaluated], ben
         run_eval(Refusing(able), benchmarks=[str(benchmark), str(other)])
     assert not (tmp_path / "run").exists()
     assert run_eval(Refusing(able), sampling=Sampling(max_tokens=100)).scores[0].greedy.value == 1.0
-
-
-def test_what_fails_before_its_first_sample_does_not_bind(
-    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server may refuse a request only when it sees it."""
-    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
-    with pytest.raises(IncompleteEvaluation, match="status 400: too long"):
-        run_eval(ScriptedEngine(able, fails=lambda request: "status 400: too long"), seed=7)
-    assert run_eval(sampling=Sampling(max_tokens=9)).scores[0].greedy.value == 1.0
 
 
 @pytest.fixture

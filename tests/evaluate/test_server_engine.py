@@ -163,19 +163,6 @@ def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., 
         silence.set()
 
 
-def test_requests_go_out_together(serve: Callable[..., StandIn]) -> None:
-    server = serve()
-    together = threading.Barrier(3)
-
-    def wait(body: dict[str, Any]) -> tuple[int, Any]:
-        together.wait(timeout=10)
-        return echo(body)
-
-    server.answer = wait
-    completions = complete(ServerEngine(server.address, "m", concurrency=3), make_requests(samples=0))
-    assert {c.finish for c in completions} == {"stop"}
-
-
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int) -> None:
     server = serve()
@@ -294,7 +281,7 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     with pytest.raises(EngineError, match=r"'c' is not served at .*; it serves a, b"):
         ServerEngine(server.address, "c")
     server.answer = lambda body: (404, {"error": {"message": "no such model"}})
-    with pytest.raises(EngineError, match=r"status 404: .*no such model.*; does it know the model 'a'"):
+    with pytest.raises(EngineError, match=r"status 404: .*no such model.*; does it know the model .a."):
         complete(ServerEngine(server.address, "a"), make_requests(samples=0))
     server.answer = lambda body: (401, "who are you?")
     with pytest.raises(EngineError, match=r"status 401: who are you.*environment variable OPENAI_API_KEY"):

@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 from tests import processes
 from tests.processes import finish, wait_for
 from trimsft.cli import app
-from trimsft.study.scales import SCALES
-from trimsft.study.studies import STUDIES, left_out_models
 
 RUNNER = CliRunner()
 
@@ -116,11 +114,3 @@ def test_a_dry_run_prints_what_is_missing_and_writes_nothing(tmp_path: Path) -> 
     cost, _ = dry_run(tmp_path / "out", "sweep", *grid, "--model", "mine=lab")
     names = [cell["name"] for cell in cost["cells"]]
     assert len(names) == 6 and "mine/sft-learning_rate0.001/seed0" in names
-
-
-def test_a_study_of_one_model_says_which_it_takes(tmp_path: Path) -> None:
-    words = ("study", "run", "gaps", "weights", "main", "--model", "a=lab", "--model", "b=lab")
-    cost, said = dry_run(tmp_path / "out", *words)
-    assert said == "trimsft: gaps, weights: on a only; left out: b; --model b with another --out takes it instead\n"
-    assert {cell["name"].split("/")[0] for cell in cost["cells"]} == {"a", "b"}, "main takes both"
-    assert left_out_models(STUDIES.values(), SCALES["lab"]) == [], "there is one"

@@ -14,7 +14,7 @@ from tests.study.test_pools import wait_for
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.ray_pool import RESOURCES, RayPool, resources_of
+from trimsft.study.ray_pool import RayPool, resources_of
 from trimsft.study.run import Event, run_cells
 from trimsft.study.scales import PAPER
 
@@ -56,22 +56,16 @@ def test_what_a_task_has_launched_ends_when_it_is_cancelled(cluster: Any, tmp_pa
     wait_until_gone(int(launched.read_text()))
 
 
-def test_a_cell_that_no_machine_has_room_for_is_refused(
+def test_what_no_machine_has_and_a_missing_package_are_refused(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(RESOURCES, '{"a100": 1}')
     paper = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
-    assert resources_of(job_of(tmp_path, PAPER), paper) == {"CPU": 8, "GPU": 2, "a100": 1.0}
-    words = r"executor: no machine .* what good/sft/seed0 takes \(1 CPU, 1 a100\); they have 2 CPU, 0 a100"
+    job = job_of(tmp_path, PAPER)
+    assert resources_of(job, paper) == {"CPU": 8, "GPU": 2}
+    words = r"executor: no machine .* what Qwen.*/sft/seed0 takes \(8 CPU, 2 GPU\); they have 2 CPU, 0 GPU"
     with pytest.raises(UsageError, match=words):
-        run_cells(cells("good"), SCALE, StudyFolder(tmp_path / "out"), executor="ray")
-    assert not (tmp_path / "out").exists() and cluster.is_initialized()
-
-
-def test_wrong_resources_and_a_missing_package_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(RESOURCES, "two")
-    with pytest.raises(UsageError, match=r"TRIMSFT_RAY_RESOURCES: must be JSON such as .* got 'two'"):
-        resources_of(job_of(tmp_path), *cells("good"))
+        RayPool(job, [paper], None)
+    assert cluster.is_initialized()
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'ray\[default\]'"):
-        RayPool(job_of(tmp_path), [], None)
+        RayPool(job, [], None)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from trimsft.lab.task import NEAR, TIERS, LabProblem, Solution, draw_problems, write_solution
 from trimsft.lab.wording import FAMILIAR, TARGET
-from trimsft.options import check_options, option
 
 from .tokenizer import EOS, build_backend, render_prompt
 
@@ -36,14 +35,11 @@ OTHER_STYLES = {"prose": 0.25, "lines": 0.2, "words": 0.2, "bullets": 0.2, "plai
 class Corpus:
     """The mixture of pre-training."""
 
-    examples: int = option(400_000, help="Size of the pool, which is reused for several epochs.", least=1)
-    target_share: float = option(0.15, help="Share of solutions in the format of fine-tuning.", least=0, most=1)
-    noise: float = option(0.12, help="Chance of each step to be off by one or ten, and carried on.", least=0, most=1)
-    filler_rate: float = option(0.02, help="Chance of each step to be followed by filler.", least=0, most=1)
-    seed: int = option(0, help="Seed of data, weights and order.")
-
-    def __post_init__(self) -> None:
-        check_options(self)
+    examples: int = 400_000  # size of the pool, which is reused for several epochs
+    target_share: float = 0.15  # of the solutions, in the format of fine-tuning
+    noise: float = 0.12  # chance of each step to be off by one or ten, and carried on
+    filler_rate: float = 0.02  # chance of each step to be followed by filler
+    seed: int = 0  # of data, weights and order
 
     @property
     def shares(self) -> dict[str, float]:

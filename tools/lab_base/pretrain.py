@@ -27,9 +27,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.options import check_options, option, options_of
 from trimsft.runs.files import write_whole
 
 from .corpus import Corpus, Pool, build_pool
@@ -63,17 +61,14 @@ SIZES: dict[str, Size] = {
 class Pretraining:
     """How long, how large, how fast."""
 
-    size: str = option("small", help="Size of the model.", choices=tuple(SIZES))
-    steps: int = option(5000, help="Optimizer steps.", least=1)
-    batch_tokens: int = option(32_768, help="Tokens in a batch, padding included.", least=CONTEXT)
-    learning_rate: float | None = option(None, help="Highest rate of the cosine (default: what suits the size).")
-    warmup_share: float = option(0.05, help="Share of the steps that warm up.")
-    weight_decay: float = option(0.1, help="Weight decay of the matrices.")
-    seed: int = option(0, help="Seed of data, weights and order.")
-    device: str = option("cpu", help="Where to train.")
-
-    def __post_init__(self) -> None:
-        check_options(self)
+    size: str = "small"
+    steps: int = 5000
+    batch_tokens: int = 32_768  # padding included
+    learning_rate: float | None = None  # highest of the cosine; None: what suits the size
+    warmup_share: float = 0.05  # of the steps
+    weight_decay: float = 0.1  # of the matrices
+    seed: int = 0  # of data, weights and order
+    device: str = "cpu"
 
     @property
     def rate(self) -> float:
@@ -91,20 +86,21 @@ class Pretraining:
 Report = Callable[[dict[str, Any]], None]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, or 2 for settings that cannot be used."""
-    parser = make_parser()
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
+    for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
+        kind = {"int": int, "str": str}.get(str(field.type), float)
+        choices = list(SIZES) if field.name == "size" else None
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind, default=field.default, choices=choices)
     chosen = parser.parse_args(arguments)
     folder: Path = chosen.out
-    try:
-        corpus = Corpus(**{field.name: getattr(chosen, field.name) for field in fields(Corpus)})
-        settings = Pretraining(**{field.name: getattr(chosen, field.name) for field in fields(Pretraining)})
-        if (folder / "model.safetensors").exists() and not chosen.overwrite:
-            hint = "name another folder or add --overwrite"
-            raise UsageError(f"{folder} holds a model already", field="out", hint=hint)
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    corpus = Corpus(**{field.name: getattr(chosen, field.name) for field in fields(Corpus)})
+    settings = Pretraining(**{field.name: getattr(chosen, field.name) for field in fields(Pretraining)})
+    if (folder / "model.safetensors").exists() and not chosen.overwrite:
+        parser.error(f"{folder} holds a model already; name another folder or add --overwrite")
     log: list[dict[str, Any]] = []
 
     def report(record: dict[str, Any]) -> None:
@@ -119,24 +115,6 @@ def main(arguments: list[str] | None = None) -> int:
     model, tokenizer = pretrain(settings, corpus, report, chosen.processes)
     sheet = data_sheet(model, " ".join(words), settings, corpus, log[-1])
     write_folder(folder, model, tokenizer, sheet, log)
-    return 0
-
-
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.lab_base.pretrain",
-        description="Pre-train a base model of the lab and write its folder.",
-        epilog="example: python -m tools.lab_base.pretrain --out base --device cuda --noise 0.12",
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
-    kinds = {"int": int, "float": float, "float | None": float, "str": str}
-    known = options_of(Corpus) | options_of(Pretraining)
-    for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
-        flag, kind = "--" + field.name.replace("_", "-"), kinds[str(field.type)]
-        parser.add_argument(flag, type=kind, default=field.default, help=known[field.name].help)
-    return parser
 
 
 # ---- training
@@ -147,7 +125,13 @@ def pretrain(settings: Pretraining, corpus: Corpus, report: Report, processes: i
     torch.manual_seed(settings.seed)
     tokenizer = build_tokenizer()
     model = make_model(SIZES[settings.size], tokenizer).to(settings.device)
-    optimizer = make_optimizer(model, settings)
+    groups = [[p for p in model.parameters() if (p.ndim > 1) == is_matrix] for is_matrix in (True, False)]
+    optimizer = torch.optim.AdamW(
+        [{"params": groups[0], "weight_decay": settings.weight_decay}, {"params": groups[1], "weight_decay": 0.0}],
+        lr=settings.rate,
+        betas=(0.9, 0.95),
+        fused=settings.device.startswith("cuda"),
+    )
     started = time.perf_counter()
     pool = build_pool(corpus, processes)
     seconds = round(time.perf_counter() - started, 1)
@@ -232,17 +216,6 @@ def make_model(size: Size, tokenizer: Any) -> Any:
     )
 
 
-def make_optimizer(model: Any, settings: Pretraining) -> torch.optim.Optimizer:
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-        lr=settings.rate,
-        betas=(0.9, 0.95),
-        fused=settings.device.startswith("cuda"),
-    )
-
-
 # ---- the folder
 
 SHEET = """\
@@ -302,4 +275,4 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sheet: str, log: list
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

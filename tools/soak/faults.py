@@ -29,7 +29,7 @@ def kill(trial: Trial, command: str) -> None:
 
 
 def ask_to_end(trial: Trial, command: str) -> None:
-    """SIGINT, SIGTERM or SIGHUP: one line, the right exit code, nothing left running; and it continues."""
+    """Send SIGINT, SIGTERM or SIGHUP: one line, the right exit code, nothing left running; and it continues."""
     words, number = trial.bench.words(command), list(CODES)[trial.number % len(CODES)]
     started = trial.start(words)
     while started.is_running(0.005) and not started.handles(signal.SIGTERM):
@@ -55,7 +55,7 @@ def _mount(*words: str) -> int:
 
 
 def fill_disk(trial: Trial) -> None:
-    """A disk that is too small by more or less; with space, the same command goes on to the same result."""
+    """Run on a disk that is too small by more or less; with space, the same command goes on to the same result."""
     command, disk = COMMANDS[trial.number % len(COMMANDS)], trial.folder / "disk"
     disk.mkdir()
     folder = trial.bench.reference(command).folder
@@ -109,7 +109,7 @@ def damage(trial: Trial, name: str = "") -> str:
 
 
 def require_part(trial: Trial, expected: Path, part: str, what: str) -> None:
-    """What a command calls done is what it was before the damage."""
+    """Raise `Lost` unless what a command calls done is what it was before the damage."""
     try:
         result = result_of(trial.out, part)
     except Exception as error:
@@ -118,7 +118,7 @@ def require_part(trial: Trial, expected: Path, part: str, what: str) -> None:
 
 
 def damage_checkpoint(trial: Trial) -> None:
-    """A training that was killed after a checkpoint goes on from what is whole."""
+    """Damage a training that was killed after a checkpoint: it goes on from what is whole."""
     words, reference = trial.bench.words("train"), trial.bench.reference("train")
     started = trial.start(words)
     while started.is_running(0.005) and not (trial.out / "train/checkpoint-4").exists():
@@ -133,7 +133,7 @@ def damage_checkpoint(trial: Trial) -> None:
 
 
 def damage_run(trial: Trial) -> None:
-    """A finished run, read by each command that reads one."""
+    """Damage a finished run, and read it by each command that reads one."""
     original = trial.bench.reference("a run").folder
     shutil.copytree(original, trial.out)
     readers = {
@@ -159,7 +159,7 @@ def damage_run(trial: Trial) -> None:
 
 
 def damage_study(trial: Trial) -> None:
-    """A finished sweep, continued or looked at."""
+    """Damage a finished sweep, and continue it or look at it."""
     reference = trial.bench.reference("study")
     shutil.copytree(reference.folder, trial.out)
     words = (trial.bench.words("study"), ["study", "status", "out"])[trial.number % 2]
@@ -171,7 +171,7 @@ def damage_study(trial: Trial) -> None:
 
 
 def meet(trial: Trial) -> None:
-    """Two of the same command in one folder: one waits, is refused or helps, and the result is that of one."""
+    """Start a command twice in one folder: one waits, is refused or helps, and the result is that of one."""
     command = COMMANDS[trial.number % len(COMMANDS)]
     words, reference = trial.bench.words(command), trial.bench.reference(command)
     first = trial.start(words)

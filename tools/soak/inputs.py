@@ -54,7 +54,7 @@ def mutate_bytes(content: bytes, rng: random.Random) -> tuple[str, bytes]:
 
 
 def require_refusal(trial: Trial, words: list[str], what: str, *, must_refuse: bool = False) -> None:
-    """Run a command on what is wrong."""
+    """Run a command on wrong input, and see what it says and leaves."""
     trial.did.append(what)
     before = {*trial.folder.iterdir(), trial.out, trial.folder / "logs"}
     ended = trial.run(words)
@@ -67,7 +67,7 @@ def require_refusal(trial: Trial, words: list[str], what: str, *, must_refuse: b
 
 
 def wrong_rows(trial: Trial) -> None:
-    """Data or a benchmark with something wrong, in a row or as a whole."""
+    """Feed data or a benchmark with something wrong, in a row or as a whole."""
     bench, rng = trial.bench, trial.rng
     path, rows = rng.choice((bench.data, bench.benchmark)), []
     how, content = mutate_bytes(path.read_bytes(), rng)
@@ -86,7 +86,7 @@ def wrong_rows(trial: Trial) -> None:
 
 
 def wrong_settings(trial: Trial) -> None:
-    """A recipe with a field that cannot be, or a damaged one."""
+    """Train by a recipe with a field that cannot be, or by a damaged one."""
     words, rng = trial.bench.words("train"), trial.rng
     recipe = {word[2:]: yaml.safe_load(text) for word, text in zip(words[1::2], words[2::2], strict=True)}
     what, content = mutate_bytes(yaml.safe_dump(recipe).encode(), rng)
@@ -98,7 +98,7 @@ def wrong_settings(trial: Trial) -> None:
 
 
 def wrong_model(trial: Trial) -> None:
-    """A model folder in which a file is wrong, or a tensor of the weights."""
+    """Read a model folder in which a file is wrong, or a tensor of the weights."""
     from safetensors.torch import load_file, save_file
 
     folder, rng = trial.folder / "model", trial.rng

@@ -267,7 +267,7 @@ def _without_times(value: Any) -> Any:
 
 
 def require_word(ended: Ended, what: str, codes: Sequence[int] = (0, 1, 2)) -> None:
-    """A command ends with one of these exit codes, with one line of ours where it is not 0, never with a traceback."""
+    """Raise `Lost` unless a command ended with one of these exit codes, and with a line of ours where that is not 0."""
     last = ended.last_line[:300]
     if ended.code is None:
         raise Lost(f"{what}: still running after {ended.seconds:.0f} s")
@@ -280,7 +280,7 @@ def require_word(ended: Ended, what: str, codes: Sequence[int] = (0, 1, 2)) -> N
 
 
 def require_same(result: Mapping[str, Any], expected: Mapping[str, Any], what: str) -> None:
-    """A result is that of an undisturbed run, part by part."""
+    """Raise `Lost` unless a result is that of an undisturbed run, part by part."""
     for part in sorted({*result, *expected}):
         if part not in result or part not in expected:
             raise Lost(f"{what}: {part} is {'missing' if part in expected else 'not in an undisturbed run'}")
@@ -289,7 +289,7 @@ def require_same(result: Mapping[str, Any], expected: Mapping[str, Any], what: s
 
 
 def require_gone(trial: Trial, what: str) -> None:
-    """Nothing of a command is left running."""
+    """Raise `Lost` if anything of a command is left running."""
     if left := trial.running(GONE):
         names = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in left]
         raise Lost(f"{what}: still running after {GONE:.0f} s: {'; '.join(names)[:300]}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +18,12 @@ from trimsft.errors import one_line
 if TYPE_CHECKING:
     import torch
 
-EXTRAS = ("cli", "models", "train", "eval", "report", "vllm")
-"""The extras whose packages are looked for."""
-
 
 def doctor(as_json: JsonFlag = False) -> None:
     """Check this machine, and say what to do about problems.
 
-    Compares the packages with what the commands need, names the device, asks for the hub, and checks every backend of
-    the head against float64. Exits with 1 if something will make commands fail.
+    Compares the packages that are installed with what the commands need, names the device, asks for the hub, and
+    checks every backend of the head against float64. Exits with 1 if something will make commands fail.
 
     \b
     Example:
@@ -40,43 +36,40 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     with ending({}):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        hub, packages, auto = _hub(), list(check_packages()), auto_backend(torch.empty(1, 1, device=device))
+        facts = {
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+            "hub": _hub(),
+            "backend": auto_backend(torch.empty(1, 1, device=device)),
+        }
+        packages, failures = check_packages()
         dtypes = (torch.float32, torch.bfloat16)
         checks = [_check_backend(backend, dtype, device) for backend in BACKENDS[1:] for dtype in dtypes]
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    facts = {"python": platform.python_version(), "device": name, "hub": hub, "packages": packages, "auto": auto}
-    lines = [f"{name:20} {facts[name]}" for name in ("python", "device", "hub")]
-    for one in packages:
-        verdict = "" if one["verdict"] == "ok" else f" ({one['verdict']}): {one['remedy']}"
-        lines.append(f"{one['name']:20} {one['here']}{verdict}")
+    lines = [f"{name:20} {value}" for name, value in (facts | packages).items()]
     for check in checks:
+        name = f"{check['backend']} {check['dtype']}"
         measured = f"{check['error']:.1e}, at most {check['tolerance']:.1e}" if "error" in check else check["reason"]
-        lines.append(f"{check['backend'] + ' ' + check['dtype']:20} {check['verdict']}: {measured}")
-    lines.append(f"{'backend':20} auto is {auto} here")
-    bad = [one["name"] for one in packages if one["verdict"] == "wrong"]
-    bad += [f"{one['backend']} {one['dtype']}" for one in checks if one["verdict"] == "failed"]
-    failures = [f"something is wrong: {', '.join(bad)}"] if bad else []
-    print_output(Output({**facts, "checks": checks}, lines=lines, failures=failures), as_json)
+        lines.append(f"{name:20} {check['verdict']}: {measured}")
+        failures += [f"{name} failed: {measured}"] if check["verdict"] == "failed" else []
+    print_output(Output({**facts, "packages": packages, "checks": checks}, lines=lines, failures=failures), as_json)
 
 
-def check_packages() -> Iterator[dict[str, str]]:
-    """Yield each package with its version here: `ok`, `optional` (of an extra that is not installed) or `wrong`."""
+def check_packages() -> tuple[dict[str, str], list[str]]:
+    """Return the installed packages that trimsft needs with their versions, and a line for each that does not fit."""
     from packaging.requirements import Requirement
 
-    seen = set()
+    installed, failures = dict[str, str](), list[str]()
     for needed in map(Requirement, requires("trimsft") or []):
-        extra = re.search(r"extra == .(\w+)", str(needed.marker))
-        if needed.name in seen or (extra and extra[1] not in EXTRAS):
+        if re.search(r"extra == .(dev|docs)\b", str(needed.marker)):
             continue
-        seen.add(needed.name)
-        remedy = f"pip install '{needed.name}{needed.specifier}'"
         try:
-            here = version(needed.name)
-            verdict = "ok" if needed.specifier.contains(here, prereleases=True) else "wrong"
-        except PackageNotFoundError:
-            here, verdict = "absent", "optional" if extra else "wrong"
-            remedy = f"pip install 'trimsft[{extra[1]}]'" if extra else remedy
-        yield {"name": needed.name, "here": here, "verdict": verdict, "remedy": "" if verdict == "ok" else remedy}
+            installed[needed.name] = version(needed.name)
+        except PackageNotFoundError:  # of an extra; the command that needs it says which
+            continue
+        if not needed.specifier.contains(installed[needed.name], prereleases=True):
+            wanted = f"{needed.name}{needed.specifier}"
+            failures.append(f"{needed.name} is {installed[needed.name]} here; pip install '{wanted}'")
+    return installed, failures
 
 
 def _hub() -> str:

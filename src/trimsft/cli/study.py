@@ -20,12 +20,12 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output, program_name
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, program_name
 from trimsft.errors import counted
-from trimsft.quickstart import QuickstartSettings, describe, headline, next_commands, run_quickstart, tables_of
+from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
-from trimsft.study.cell import BASE, Cell, method_name
+from trimsft.study.cell import Cell, method_name
 from trimsft.study.plan import StudyPlan, plan_study
 from trimsft.study.run import CellState, Event, OnEvent, StudyOutcome, read_status
 from trimsft.study.studies import STUDIES, in_the_paper
@@ -66,8 +66,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
-    for line in command.study_notes(settings):
-        note(line)
     if dry_run:
         plan = plan_study(settings)
         return Output({"studies": [study.name for study in settings.studies()], **plan.as_dict()}, lines=_lines(plan))
@@ -148,7 +146,7 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
     if outcome.swept is None:
         return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
-    said = [*conclusions(outcome.swept), *outcome.notes, *lines]
+    said = [*conclusions(outcome.swept), *lines]
     return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 
@@ -183,8 +181,8 @@ def quickstart(settings: QuickstartSettings) -> Output:
         lines.append(f"Every score, token and gap: {outcome.report}")
     minutes, seconds = divmod(round(outcome.total_seconds), 60)
     lines.append(f"Run directories: {outcome.cells.folder.out} ({minutes} min {seconds} s)")
-    trained = {cell.objective: run for cell, run in outcome.cells.done.items() if cell.objective != BASE}
-    lines += ["", next_commands(settings, trained, program_name())] if trained else []
+    lines.append("Next, with your own model and data, one problem and one solution a line:")
+    lines.append(f"  {program_name()} tokens MODEL --data DATA.jsonl --sample 200")
     return Output(outcome.as_dict(), tables_of(outcome), lines, outcome.failures())
 
 

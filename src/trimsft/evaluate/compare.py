@@ -60,8 +60,6 @@ class Comparison:
     difference: Interval  # after - before
     p_value: float  # from the sign-flip test, for this comparison alone
     p_holm: float  # the same, corrected for all comparisons made together
-    higher: int  # problems on which the candidate scores more, by however little
-    lower: int
     better: tuple[Flip, ...]  # problems from below one half to above it, largest change first
     worse: tuple[Flip, ...]  # problems from above one half to below it
 
@@ -159,8 +157,6 @@ def _with_difference(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        higher=int((weighed > 0).sum()),
-        lower=int((weighed < 0).sum()),
         better=tuple(flip for flip in flips if flip.after > flip.before),
         worse=tuple(flip for flip in flips if flip.after < flip.before),
     )

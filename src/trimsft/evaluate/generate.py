@@ -11,19 +11,19 @@ the same, because the seed of a sample depends on the evaluation's seed, the pro
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.engines import Completion, Engine, EngineError, Request
+from trimsft.evaluate.engines import Engine, Request
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
 from trimsft.evaluate.samples import GREEDY, Asked, Key, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
-"""Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
+"""Failures in a row that end it: a server that is gone does not come back for each of 4,000 requests."""
 SAMPLES_FOR_RATE = 8
 """Samples before a time left is shown: many are generated at once, and the first ones come late."""
 
@@ -140,11 +140,9 @@ def fill(
     evaluation: Evaluation,
     engine: Engine,
     *,
-    attempts: int = 3,
-    pause: float = 2.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
+    """Generate what is missing and record each text as it comes; requests that fail stay missing."""
     protocol, problems, failures = evaluation.protocol(engine), evaluation.problems, 0
     wanted = protocol.keys(problems)
     shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
@@ -159,41 +157,33 @@ def fill(
         missing = record.missing(wanted)
         progress = Progress(len(wanted), resumed=len(wanted) - len(missing))
         on_progress(progress)
-        for attempt in range(attempts if missing else 0):
-            time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            requests = evaluation.requests(missing)
-            with contextlib.closing(_complete(engine, requests)) as completions:
-                for key, completion in completions:
-                    if completion.finish == "error":
-                        progress.failed += 1
-                        failures += 1
-                        record.last_error = completion.error
-                    else:
-                        failures = 0
-                        progress.generated += 1
-                        progress.tokens += completion.tokens
-                        record.append(_sample(key, requests[key].seed, completion, shas[key.problem]))
-                    on_progress(progress)
-                    if failures >= GIVE_UP_AFTER:
-                        break
-            if not (missing := record.missing(missing)):
-                break
-            failures = 0
+        if not missing:
+            return progress
+        requests = evaluation.requests(missing)
+        keys = dict(enumerate(requests))
+        with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # some may go unread
+            for completion in completions:
+                key = keys.pop(completion.index)  # an engine that answers twice ends here
+                if completion.finish == "error":
+                    progress.failed += 1
+                    failures += 1
+                    record.last_error = completion.error
+                else:
+                    failures = 0
+                    progress.generated += 1
+                    progress.tokens += completion.tokens
+                    sample = Sample(
+                        problem=key.problem,
+                        sample=key.sample,
+                        seed=requests[key].seed,
+                        text=completion.text,
+                        tokens=completion.tokens,
+                        finish=completion.finish,
+                        prompt_sha=shas[key.problem],
+                        temperature=key.temperature,
+                    )
+                    record.append(sample)
+                on_progress(progress)
+                if failures >= GIVE_UP_AFTER:
+                    break
         return progress
-
-
-def _sample(key: Key, seed: int, completion: Completion, sha: str) -> Sample:
-    assert completion.finish != "error"
-    text, tokens, finish = completion.text, completion.tokens, completion.finish
-    return Sample(key.problem, key.sample, seed, text, tokens, finish, sha, key.temperature)
-
-
-def _complete(engine: Engine, requests: Mapping[Key, Request]) -> Generator[tuple[Key, Completion], None, None]:
-    """Yield the completion of each request; one answered twice is refused."""
-    keys = dict(enumerate(requests))
-    with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # its answers may go unread
-        for completion in completions:
-            if completion.index not in keys:
-                problem = f"{engine.name} answers request {completion.index} twice, or one that was not asked"
-                raise EngineError(problem, field="engine")
-            yield keys.pop(completion.index), completion

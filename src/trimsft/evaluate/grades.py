@@ -23,7 +23,7 @@ from pathlib import Path
 from trimsft.errors import RunError
 from trimsft.evaluate.metrics import SampleResult, summarize
 from trimsft.evaluate.problems import Problem, describe_gradings, fingerprint
-from trimsft.evaluate.samples import Sample, SampleRecord
+from trimsft.evaluate.samples import GREEDY, Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, Recorded, read_scores, score_counts, write_scores
 from trimsft.grading import Grader
 from trimsft.runs.files import written_beside
@@ -107,9 +107,9 @@ def _grade(
     first_text: dict[str, int] = {}
     are_alike = True
     while batch := list(islice(samples, AT_ONCE)):
-        items = [(s.text, problems[s.problem].answer, problems[s.problem].rules, s.truncated) for s in batch]
+        items = [(s.text, problems[s.problem].answer, problems[s.problem].rules, s.finish == "length") for s in batch]
         for sample, grade in zip(batch, grader.grade_many(items), strict=True):
-            if not sample.greedy and sample.temperature is None:
+            if sample.sample != GREEDY and sample.temperature is None:
                 text = hash(sample.text)
                 are_alike &= first_text.setdefault(sample.problem, text) == text
             results[sample.problem].append(
@@ -120,8 +120,8 @@ def _grade(
                     status=grade.status,
                     answer=grade.answer,
                     tokens=sample.tokens,
-                    truncated=sample.truncated,
-                    greedy=sample.greedy,
+                    truncated=sample.finish == "length",
+                    greedy=sample.sample == GREEDY,
                     temperature=sample.temperature,
                 )
             )

@@ -157,12 +157,8 @@ def describe_gradings(problems: Iterable[Problem]) -> str:
 # ---- rows
 
 
-def _is_label(value: Any) -> bool:
-    return is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
-
-
 def _is_answer(value: Any) -> bool:
-    return math.isfinite(value) if isinstance(value, float) else _is_label(value)
+    return math.isfinite(value) if isinstance(value, float) else type(value) is int or is_text(value)
 
 
 def _is_share(value: Any) -> bool:
@@ -172,36 +168,25 @@ def _is_share(value: Any) -> bool:
         return False
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_answers(value: Any) -> bool:
-    answers = value if isinstance(value, list) else [value]
-    return bool(answers) and all(map(_is_answer, answers))
-
-
-def _are_choices(value: Any) -> bool:
-    return isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value))
-
-
-_Fields = dict[str, tuple[str, Callable[[Any], bool]]]
-_ASKED: _Fields = {
+_ASKED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "problem": ("a text", is_text),
-    "answer": ("a text or a number, or a list of such", _are_answers),
-    "id": ("a text or an integer", _is_label),
-    "is_multiple_answer": ("true or false", _is_bool),
+    "answer": (
+        "a text or a number, or a list of such",
+        lambda value: bool(value) and all(map(_is_answer, value)) if isinstance(value, list) else _is_answer(value),
+    ),
+    "id": ("a text or an integer", lambda value: is_text(value) or type(value) is int),
+    "is_multiple_answer": ("true or false", lambda value: isinstance(value, bool)),
     "tolerance": ("a number between 0 and 1, or absent", _is_share),
     "error": ("a number between 0 and 1, or absent", _is_share),
     "unit": ("a text", is_text),
 }
-_GRADED: _Fields = {
-    "choices": (f"a list of 2 to {len(LETTERS)} texts", _are_choices),
-    "instruction": ("a text", is_text),
-    "grading": ("a text", is_text),
-    "pattern": ("a text", is_text),
-    "compare": ("a text", is_text),
-    "ignore_case": ("true or false", _is_bool),
+_GRADED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "choices": (
+        f"a list of 2 to {len(LETTERS)} texts",
+        lambda value: isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value)),
+    ),
+    **dict.fromkeys(("instruction", "grading", "pattern", "compare"), ("a text", is_text)),
+    "ignore_case": ("true or false", lambda value: isinstance(value, bool)),
 }
 """Fields of rows that say how they are graded; elsewhere a column of such a name is somebody else's."""
 
@@ -217,8 +202,8 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     known = {**_ASKED, **_GRADED} if says_how else _ASKED
     given = {name: value for name, value in given.items() if name in known}
     for name, value in given.items():
-        what, holds = known[name]
-        if not holds(value):
+        what, is_right = known[name]
+        if not is_right(value):
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
     answers = given["answer"] if isinstance(given["answer"], list) else [given["answer"]]
     choices = tuple(str(choice).strip() for choice in given.get("choices", ()))

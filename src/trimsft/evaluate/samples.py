@@ -67,15 +67,6 @@ class Sample:
     def key(self) -> Key:
         return Key(sys.intern(self.problem), self.sample, self.temperature)
 
-    @property
-    def truncated(self) -> bool:
-        """Return whether it ended only because it might grow no longer."""
-        return self.finish == "length"
-
-    @property
-    def greedy(self) -> bool:
-        return self.sample == GREEDY
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -15,14 +15,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from trimsft.errors import RunError, UsageError, one_line
-from trimsft.runs.parsing import ParseError, checked, parse_json
+from trimsft.errors import UsageError, one_line
 from trimsft.study.cell import Cell
 from trimsft.study.pools import ENDING, QUIET
 from trimsft.study.steps import Job, Result
 
 CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
-RESOURCES = "TRIMSFT_RAY_RESOURCES"  # other resources that every cell takes, such as {"a100": 1} in JSON
 
 
 class RayPool:
@@ -59,7 +57,7 @@ class RayPool:
         kinds = resources_of(job, cell)
         # a process for each cell gives back all that it held
         task = self._ray.remote(max_retries=0, max_calls=1)(_attempt).options(
-            num_cpus=kinds.pop("CPU"), num_gpus=kinds.pop("GPU", 0), resources=kinds, name=cell.name
+            num_cpus=kinds["CPU"], num_gpus=kinds.get("GPU", 0), name=cell.name
         )
         reference = task.remote(job, cell, os.getcwd())
         future: Future[Result] = reference.future()
@@ -93,11 +91,7 @@ def resources_of(job: Job, cell: Cell) -> dict[str, float]:
     needs: dict[str, float] = {"CPU": CORES[job.scale.device] * processes}
     if job.scale.device == "cuda":
         needs["GPU"] = processes
-    others = os.environ.get(RESOURCES, "{}")
-    try:
-        return needs | checked(dict[str, float], parse_json(others), where=RESOURCES)
-    except (ParseError, RunError):
-        raise UsageError('must be JSON such as {"a100": 1}', field=RESOURCES, value=others) from None
+    return needs
 
 
 def _attempt(job: Job, cell: Cell, folder: str) -> Result:

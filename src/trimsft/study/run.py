@@ -26,7 +26,7 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.pools import LocalPool, environments
 from trimsft.study.scales import Scale, ScaleOptions
 from trimsft.study.steps import Job, Result, all_needs, check_cells, check_study, with_attention
-from trimsft.study.studies import Study, belonging, find_studies, left_out_models
+from trimsft.study.studies import Study, belonging, find_studies
 
 if TYPE_CHECKING:
     from trimsft.study.ray_pool import RayPool
@@ -310,11 +310,6 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
             error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
         outcomes.append(StudyOutcome(study.name, outcome, files, error))
     return outcomes
-
-
-def study_notes(settings: StudySettings) -> list[str]:
-    """Return a sentence for studies that do not take every model of the scale: which they take."""
-    return left_out_models(settings.studies(), settings.to_scale())
 
 
 def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:

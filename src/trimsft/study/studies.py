@@ -75,19 +75,6 @@ def find_studies(names: Sequence[str]) -> list[Study]:
     return [STUDIES[name] for name in wanted]
 
 
-def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
-    """Return a sentence for studies that do not take every model of the scale: which they take."""
-    takers: dict[tuple[str, ...], list[str]] = {}
-    for study in studies:
-        takers.setdefault(tuple(dict.fromkeys(run.model for run in study.runs(scale))), []).append(study.name)
-    sentences = []
-    for models, names in takers.items():
-        if out := [model for model in scale.models if model not in models]:
-            who = f"{', '.join(names)}: on {', '.join(models)} only; left out: {', '.join(out)}"
-            sentences.append(f"{who}; --model {out[0]} with another --out takes it instead")
-    return sentences
-
-
 def in_the_paper(study: Study) -> str:
     """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"."""
     return ", ".join(PAPER_NAMES[label] for label in study.paper)

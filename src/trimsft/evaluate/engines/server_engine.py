@@ -42,7 +42,7 @@ class ServerEngine:
         concurrency: int = 64,
         timeout: float = 600.0,
         tokenizer: Any = None,
-        retries: int = 3,
+        retries: int = 5,
         pause: float = 1.0,
     ) -> None:
         """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
@@ -143,12 +143,10 @@ class ServerEngine:
                 continue
             if status == 200:
                 return read_completion(index, content, request.sampling)
-            said = content[:2000].decode(errors="replace")
-            said = said.replace(self._key, "***") if self._key else said
+            said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
             error = f"status {status}: {' '.join(visible(said).split())[:300]}"
             if status in (401, 403, 404):
-                hint = f"put the key that the server asks for into the environment variable {_KEY}"
-                hint = f"does it know the model {self.model!r}?" if status == 404 else hint
+                hint = f"does it know the model {self.model!r}, and the key in the environment variable {_KEY}?"
                 raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)
             if status != 429 and status < 500:
                 break
@@ -163,14 +161,13 @@ class ServerEngine:
         if self.takes_all:
             body |= {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens)}
             body |= {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
-        path = "/v1/completions"
-        if self.takes_all and request.tokens:
-            body["prompt"] = list(request.tokens)
-        elif request.messages is not None:
-            path, body["messages"] = "/v1/chat/completions", [dict(message) for message in request.messages]
+        is_chat = request.messages is not None and not (self.takes_all and request.tokens)
+        if is_chat:
+            body["messages"] = [dict(message) for message in request.messages or ()]
         else:
-            body["prompt"] = request.prompt
-        return path, json.dumps(body).encode()  # ASCII: a problem may hold half of a character
+            body["prompt"] = list(request.tokens) if self.takes_all and request.tokens else request.prompt
+        # ASCII: a problem may hold half of a character
+        return "/v1/chat/completions" if is_chat else "/v1/completions", json.dumps(body).encode()
 
     def _exchange(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""

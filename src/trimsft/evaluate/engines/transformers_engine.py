@@ -10,17 +10,21 @@ not on the rows beside it, up to the rounding that `drawing` describes. A kill c
 import bisect
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessorList
 
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
+from trimsft.evaluate.engines.builds import bare_generation, count_cached_layers, count_positions, require_finite
+from trimsft.evaluate.engines.drawing import Drawer
+from trimsft.evaluate.slots.decoder import SlotDecoder, UnsuitedModel
 from trimsft.models import load_model
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
@@ -52,8 +56,6 @@ class TransformersEngine:
         `decoding`: in slots (see `slots`), or in batches of one prompt length by the model's own `generate`, which is
         slower and takes models of every build; a model that does not suit slots is decoded in batches.
         """
-        import torch
-
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
@@ -64,7 +66,7 @@ class TransformersEngine:
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
         eos = getattr(self.model.generation_config, "eos_token_id", None)
-        self._model_eos = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [eos]
+        self._eos = [self.tokenizer.eos_token_id, *(eos if isinstance(eos, list | tuple) else [eos])]
         name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
         kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
         self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
@@ -72,16 +74,11 @@ class TransformersEngine:
 
     @property
     def details(self) -> Mapping[str, Any]:
-        import torch
-        import transformers
-
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         how = {"batch_size": self.batch_size, "decoding": self.decoding}
         return {"versions": versions, "model": self._name, **how}
 
     def check(self, requests: Sequence[Request]) -> None:
-        from trimsft.evaluate.engines.builds import count_positions
-
         known = self.model.get_input_embeddings().num_embeddings
         for index, request in enumerate(requests):
             tokens = request.tokens
@@ -94,56 +91,49 @@ class TransformersEngine:
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
-        from trimsft.evaluate.slots.decoder import UnsuitedModel
-
         self.check(requests)
-        groups: dict[tuple[Any, ...], dict[int, Request]] = {}  # those that end alike share a batch
-        for index, request in enumerate(requests):
-            ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
-            groups.setdefault(ends, {})[index] = request
-        was_training = self.model.training
+        kinds = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
+        if len(kinds) > 1:
+            raise ValueError("requests: all must end alike, by the same max_tokens, stop and stop_tokens")
+        waiting, was_training = dict(enumerate(requests)), self.model.training
         self.model.eval()
         try:
-            for group in groups.values():
-                try:
-                    yield from self._in_slots(group) if self.decoding == "slots" else ()
-                except UnsuitedModel as reason:
-                    self.decoding = "batches"
-                    warnings.warn(
-                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                        "using its own generate, which is slower",
-                        stacklevel=2,
-                    )
-                yield from self._in_batches(group)
+            try:
+                yield from self._in_slots(waiting) if self.decoding == "slots" else ()
+            except UnsuitedModel as reason:
+                self.decoding = "batches"
+                warnings.warn(
+                    f"engine transformers: decoding in slots does not suit this model ({reason}); "
+                    "using its own generate, which is slower",
+                    stacklevel=2,
+                )
+            yield from self._in_batches(waiting)
         finally:
             self.model.train(was_training)
 
-    def _in_slots(self, group: dict[int, Request]) -> Generator[Completion, None, None]:
-        """Take from the group what it completes."""
-        import torch
+    def _in_slots(self, waiting: dict[int, Request]) -> Generator[Completion, None, None]:
+        """Take from the requests what it completes."""
 
-        from trimsft.evaluate.slots.decoder import SlotDecoder
+        def is_over(tokens: list[int]) -> bool:
+            return self._says(sampling.stop, tokens)
 
-        sampling = next(iter(group.values())).sampling
-        look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
-        is_over = partial(self._says, sampling.stop) if sampling.stop else None
-        while group:
-            longest = max(len(request.tokens) for request in group.values())
-            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(group))
+        while waiting:
+            sampling = next(iter(waiting.values())).sampling
+            look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
+            longest = max(len(request.tokens) for request in waiting.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
             sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
             try:
                 decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
-                for index, row in decoder.run(group, is_over, look_back):
-                    del group[index]
+                for index, row in decoder.run(waiting, is_over if sampling.stop else None, look_back):
+                    del waiting[index]
                     yield self._completion(index, row, sampling)
             except torch.OutOfMemoryError:
                 self._halve(rows, longest, sampling)
 
-    def _in_batches(self, group: dict[int, Request]) -> Generator[Completion, None, None]:
+    def _in_batches(self, requests: dict[int, Request]) -> Generator[Completion, None, None]:
         """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
-        import torch
-
-        waiting = sorted(group.items(), key=lambda item: -len(item[1].tokens))
+        waiting = sorted(requests.items(), key=lambda item: -len(item[1].tokens))
         while waiting:
             sampling, longest = waiting[0][1].sampling, len(waiting[0][1].tokens)
             rows = self._rows_that_fit(longest, sampling.max_tokens)
@@ -155,24 +145,18 @@ class TransformersEngine:
             except torch.OutOfMemoryError:
                 self._halve(len(batch), longest, sampling)
                 continue
-            for (index, request), row in zip(batch, texts, strict=True):
-                yield self._completion(index, row, request.sampling)
+            for (index, _), row in zip(batch, texts, strict=True):
+                yield self._completion(index, row, sampling)
             waiting = waiting[len(batch) :]
 
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
         """Return new tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
-        import torch
-        from transformers import GenerationConfig, LogitsProcessorList
-
-        from trimsft.evaluate.engines.builds import bare_generation, require_finite
-        from trimsft.evaluate.engines.drawing import Drawer
-
         sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
         ids = torch.tensor([list(request.tokens) for request in requests], device=self.model.device)
         width = ids.shape[1]
         drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], self.model.device)
 
-        def noisy(seen: "Tensor", logits: "Tensor") -> "Tensor":
+        def noisy(seen: Tensor, logits: Tensor) -> Tensor:
             if seen.shape[1] == width:
                 require_finite(logits, width, self.model.dtype)
             return drawer.scores(logits, torch.full((len(seen),), seen.shape[1] - width, device=seen.device))
@@ -197,8 +181,6 @@ class TransformersEngine:
 
     def _halve(self, rows: int, longest: int, sampling: Sampling) -> None:
         """Go on with half as many rows."""
-        import torch
-
         if rows == 1:
             problem = f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit"
             raise EngineError(f"{problem} into memory", field="max_tokens", hint="lower it") from None
@@ -226,8 +208,7 @@ class TransformersEngine:
         return Completion(index, text, len(row), "length")
 
     def _stops(self, sampling: Sampling) -> list[int]:
-        own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
-        return list(dict.fromkeys([*own, *self._model_eos, *sampling.stop_tokens]))
+        return list(dict.fromkeys(token for token in (*self._eos, *sampling.stop_tokens) if token is not None))
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
         """Guess from the size of the cache; running out of memory halves it."""
@@ -235,10 +216,6 @@ class TransformersEngine:
             return self.batch_size
         if self.model.device.type != "cuda":
             return CPU_ROWS_SMALL if self.model.num_parameters() < SMALL else CPU_ROWS
-        import torch
-
-        from trimsft.evaluate.engines.builds import count_cached_layers
-
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_attention_heads", 1)
         width = getattr(config, "head_dim", None) or config.hidden_size // heads
