@@ -64,23 +64,3 @@ def test_an_interrupted_evaluation_says_how_to_go_on(
     assert done.exit_code == 130
     kept = "what is finished is kept; rerun the command to resume"
     assert done.stderr.splitlines()[-1] == f"trimsft: interrupted; {kept}"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([*SERVER, "--dtype", "float16", "--revision", "abc", "--gpu-memory", ".5"], "--dtype: has no effect on a"),
-        (["eval", "m", "-b", "math500", "--temperature", "0"], "--temperature: 0 makes all 8 samples of a problem the"),
-        (["eval", "m", "-b", "math500", "--samples", "x"], "'--samples': Input should be a valid integer"),
-        (["eval", "m", "-b", "math50"], "--benchmark: unknown name 'math50'; did you mean 'math500'?"),
-        (["compare", "one", "two"], "one: holds no evaluation"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(
-    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2
-    assert says in done.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trimsft.errors import UsageError
-from trimsft.evaluate.compare import Comparison, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
+from trimsft.evaluate.compare import Comparison, compare_runs, correct_for_many, holm, sign_flip
 from trimsft.intervals import Interval
 
 from .graded import random_counts, score_of
@@ -145,22 +145,3 @@ def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
     assert not dataclasses.replace(earned, difference=Interval(0.1, 0.0, 0.2)).significant
     assert dataclasses.replace(earned, difference=Interval(-0.1, -0.2, -0.01)).significant
     assert [one.significant for one in correct_for_many([earned] * 3)] == [False] * 3  # 3 x 0.02 > 0.05
-
-
-def test_pairs_are_compared_together_as_each_alone():
-    runs = {
-        name: [score_of(b, random_counts(n, seed=n, shift=shift)) for b, n in (("b", 60), ("a", 30))]
-        for name, shift in (("x", 0.0), ("y", 0.5), ("z", 0.9))
-    }
-    names = [("x", "y"), ("x", "z"), ("z", "y")]
-    metrics = ["average", "greedy", "majority@8", "tokens"]
-    pairs = [(runs[a], runs[b]) for a, b in names]
-    together = compare_pairs(pairs, metrics, names=names, resamples=400)
-    for (a, b), found in zip(names, together, strict=True):
-        for metric in metrics:
-            alone = compare_runs(runs[a], {b: runs[b]}, metric, name=a, resamples=400)
-            for one, other in zip(found[metric], alone, strict=True):
-                numbers = (*other.difference.as_dict().values(), other.p_holm)
-                assert (*one.difference.as_dict().values(), one.p_holm) == pytest.approx(numbers, abs=1e-12)
-                assert (one.benchmark, one.baseline, one.candidate) == (other.benchmark, a, b)
-                assert one.better == other.better

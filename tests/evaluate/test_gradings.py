@@ -194,20 +194,6 @@ def test_rows_with_an_instruction_are_asked_by_it(run_eval: Callable[..., Evalua
     assert prompts[-1].startswith("Hello.\n")
 
 
-def test_notes_say_how_rows_are_graded(tmp_path: Path) -> None:
-    problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
-    asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
-    engine, by_pattern = ScriptedEngine(lambda request: ""), f"graded by regex {GSM8K!r} compared as math"
-    graded, warned = run._prompts(asked, engine, problems).notes
-    assert graded == by_pattern and "a pattern looks for it elsewhere" in warned
-    told = replace(asked, system_prompt="End with #### and the number.")
-    instructed = [replace(problem, instruction="End with ####.") for problem in problems]
-    assert run._prompts(told, engine, problems).notes == run._prompts(asked, engine, instructed).notes == (by_pattern,)
-    own = replace(told, grader="mine:score")
-    assert run._prompts(own, engine, problems).notes == ("graded by mine:score",)
-    assert run._prompts(asked, engine, [Problem("a", "1+1?", "2")]).notes == ()
-
-
 # ---- a scorer of one's own
 
 

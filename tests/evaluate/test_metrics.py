@@ -47,21 +47,6 @@ def test_permuting_the_samples_permutes_the_clusters(equivalent, data, answers):
     assert cluster([answers[place] for place in order], equivalent) == [clusters[place] for place in order]
 
 
-@given(answers=answers_drawn)
-def test_only_distinct_answers_are_compared_and_no_pair_twice(answers):
-    assert cluster([*answers, None], crooked) == [*cluster(answers, crooked), None]  # an abstention changes nothing
-    asked = []
-
-    def equivalent(a: str, b: str) -> bool:
-        asked.append((a, b))
-        return crooked(a, b)
-
-    clusters = cluster(answers * 3, equivalent)
-    assert len(asked) == len(set(asked)) and all(a != b for a, b in asked)
-    distinct, opened = len({*answers} - {None}), len({*clusters} - {None})
-    assert len(asked) <= 2 * distinct * opened
-
-
 @st.composite
 def votes(draw, most=9):
     clusters = draw(st.lists(st.none() | st.integers(0, 4), min_size=1, max_size=most))

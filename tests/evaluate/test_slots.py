@@ -44,26 +44,6 @@ def test_the_texts_are_those_of_generate(name: str) -> None:
         assert complete(model, requests, batch_size=rows) == plain
 
 
-def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "LEAST_ROWS", 2)
-    sizes: list[int] = []
-    step = slots.SlotDecoder._step
-
-    def seen(self: slots.SlotDecoder) -> None:
-        sizes.append(self.cache.rows)
-        step(self)
-
-    monkeypatch.setattr(slots.SlotDecoder, "_step", seen)
-    model = make_model()
-    stops = tuple(range(1, 262, 8))  # so that texts end at different times
-    requests = make_requests(samples=7, max_tokens=40, stop_tokens=stops)
-    plain = complete(model, requests, decoding="batches")
-    assert complete(model, requests, batch_size=16) == plain
-    assert sizes[0] == 16 and sizes[-1] == 2 and sorted(sizes, reverse=True) == sizes
-    needed = sum(c.tokens for c in plain)
-    assert needed <= sum(sizes) < 2 * needed
-
-
 def test_a_stop_text_is_seen_across_tokens() -> None:
     model = make_model()
     requests = make_requests(samples=8, max_tokens=30)

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
+from trimsft.evaluate import EvalSettings, Evaluated
 from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.engines import Request
 from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, temperatures_of
 from trimsft.report import CompareSettings, compare
 
 from .graded import same, samples_of, score
-from .scripted import ScriptedEngine
+from .test_run import benchmark, run_eval
+from .test_run import samples_of as samples_of_run
+
+__all__ = ["benchmark", "run_eval"]
 
 
 def at(temperature: float, problem: str, answers: str) -> list[Any]:
@@ -54,8 +57,6 @@ def test_the_best_temperature_is_that_of_the_mean_over_benchmarks() -> None:
 
 # ---- an evaluation
 
-PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(1, 7)]
-
 
 def cools(request: Request) -> str:
     """Right more often the lower the temperature is, and wrong when greedy."""
@@ -65,32 +66,20 @@ def cools(request: Request) -> str:
 
 
 @pytest.fixture
-def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
-    benchmark = tmp_path / "sums.jsonl"
-    benchmark.write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
-
-    def evaluate_with(name: str, **options: Any) -> Evaluated:
-        monkeypatch.setattr(run, "make_engine", lambda settings: ScriptedEngine(cools))
-        given: dict[str, Any] = {"model": "m", "benchmarks": [str(benchmark)], "template": "plain", "samples": 3}
-        return evaluate(EvalSettings(**given | {"out": tmp_path / name} | options))
-
-    return evaluate_with
+def run_at(run_eval: Callable[..., Evaluated], tmp_path: Path) -> Callable[..., Evaluated]:
+    return lambda name, **options: run_eval(cools, **{"samples": 3, "out": tmp_path / name} | options)
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "eval/sums/samples.jsonl").read_text().splitlines()]
-
-
-def test_a_record_grows_by_temperatures(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    run_eval("grown")
-    before = lines_of(tmp_path / "grown")
-    run_eval("grown", temperatures=(0.6,), temperature_samples=2)
-    (grown,) = run_eval("grown", temperatures=(0.6, 0.3)).scores
-    samples = lines_of(tmp_path / "grown")
+def test_a_record_grows_by_temperatures(run_at: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_at("grown")
+    before = samples_of_run(tmp_path / "grown")
+    run_at("grown", temperatures=(0.6,), temperature_samples=2)
+    (grown,) = run_at("grown", temperatures=(0.6, 0.3)).scores
+    samples = samples_of_run(tmp_path / "grown")
     assert samples[: len(before)] == before and len(samples) == 6 * (3 + 1 + 2 * 4)
-    (whole,) = run_eval("whole", temperatures=[0.3, 0.6]).scores  # the same from nothing, in whatever order
+    (whole,) = run_at("whole", temperatures=[0.3, 0.6]).scores  # the same from nothing, in whatever order
     assert whole == grown == load_run(tmp_path / "grown")[0]
-    assert sorted(lines_of(tmp_path / "whole"), key=str) == sorted(samples, key=str)
+    assert sorted(samples_of_run(tmp_path / "whole"), key=str) == sorted(samples, key=str)
     assert len({(line["seed"]) for line in samples}) == len(samples)
     assert {line["temperature"] for line in samples} == {None, 0.3, 0.6}
     assert grown.at_temperature[0.3].value == 1.0 and grown.greedy.value == 0.0
@@ -99,7 +88,7 @@ def test_a_record_grows_by_temperatures(run_eval: Callable[..., Evaluated], tmp_
     assert len(graded) == len(samples) and {line["cluster"] for line in graded if line["temperature"]} == {None}
     for fewer in ((0.6,), ()):
         with pytest.raises(RunError, match=r"temperatures: was \[0.3, 0.6\], now .* \(a record never shrinks\)"):
-            run_eval("grown", temperatures=fewer)
+            run_at("grown", temperatures=fewer)
 
 
 @pytest.mark.parametrize(
@@ -121,10 +110,10 @@ def test_temperatures_that_mean_nothing_are_refused(options: dict[str, Any], say
 # ---- a comparison
 
 
-def test_runs_are_compared_where_the_reference_is_best(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    run_eval("sft", temperatures=(0.6, 0.3))
-    run_eval("trim", temperatures=(0.3,), seed=1)
-    run_eval("old")
+def test_runs_are_compared_where_the_reference_is_best(run_at: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_at("sft", temperatures=(0.6, 0.3))
+    run_at("trim", temperatures=(0.3,), seed=1)
+    run_at("old")
     paths = {name: tmp_path / name for name in ("sft", "trim", "old")}
     compared = compare(CompareSettings(runs=(paths["sft"], paths["trim"])))
     assert [one.metric for one in compared.comparisons] == ["average", "greedy", "T=0.3"]

@@ -140,6 +140,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
         """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
             dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name)
+        if not isinstance(dataset, Dataset) and TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
+            return batches.cut_with_weights(dataset, args, packing)
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         whole = copy.copy(args)
