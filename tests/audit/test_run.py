@@ -86,13 +86,6 @@ def test_a_row_is_judged_by_a_training_on_the_others(trained) -> None:
     assert after["gap"].mean() > given["gap"].mean() + 1
 
 
-def test_a_finished_audit_trains_no_more(trained, monkeypatch) -> None:
-    settings, path = trained
-    monkeypatch.setattr(suspects, "_train", None)
-    first = (path / "suspects.jsonl").read_bytes()
-    assert audit(settings).suspects and (path / "suspects.jsonl").read_bytes() == first
-
-
 def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     settings = quick(data, model, training=True, threshold=LOW)
     trained = []
@@ -206,7 +199,7 @@ def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_answers_of_chats_are_judged_and_found_again(training, chatty, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "chats.jsonl", CHATS)
-    result = audit(quick(data, chatty, threshold=LOW, training=training, assistant_only_loss=True))
+    result = audit(quick(data, chatty, threshold=LOW, training=training, train_on="assistant"))
     flagged = lines(result.folder.flagged_path)
     assert [{name: row[name] for name in ("conversations", "id")} for row in flagged] == CHATS
     assert result.flagged == list(range(len(CHATS))) and result.suspects[0].place.startswith("chats.jsonl, line ")

@@ -23,7 +23,6 @@ from trimsft.data.encode import (
     measure_lengths,
 )
 from trimsft.data.load import DataConfig
-from trimsft.data.overlap import find_overlap, read_benchmarks
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError, UsageError
 
@@ -124,8 +123,7 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
     lengths = sorted(map(len, trained["input_ids"]))
     for max_length in (None, 1, 2, 9, lengths[0], lengths[4], lengths[-1] + 1):
         for keep, window in (("start", slice(max_length)), ("end", slice(-max_length if max_length else None, None))):
-            examples = Encoder(tokenizer, chosen, max_length, keep).examples(rows, first=5)
-            assert [example.number for example in examples] == list(range(5, 5 + len(rows)))
+            examples = Encoder(tokenizer, chosen, max_length, keep).examples(rows)
             for example, row in zip(examples, trained, strict=True):
                 ids, labels = row["input_ids"][window], row["labels"][window]
                 assert example.prompt + example.completion == ids
@@ -169,33 +167,26 @@ def test_tokenizers_that_cannot_be_loaded(tmp_path: Path) -> None:
 LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
 
 
-def test_equal_but_for_case_spaces_and_punctuation() -> None:
-    problems = ["What is $1 + 1$?", "Find \\(X_1\\).", "Ärger, 3²", "find x2", "WHAT is 1+1", "???"]
-    benchmarks = {"one": ["what is 1+1", "unused", "!!!"], "two": ["Find $x{1}$", "ärger 3²", "What is 1+1!"]}
-    assert find_overlap(problems, benchmarks) == {"one": [0, 4], "two": [0, 1, 2, 4]}
-
-
 def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
-    folder = tmp_path / "benchmarks"
+    folder, tokenizer = tmp_path / "benchmarks", make_tokenizer(chat=CHAT)
+    options = {"benchmarks_dir": str(folder)}
     for says in ("no such file or folder, got '.*benchmarks'", "the folder holds no file"):
         with pytest.raises(DataError, match=f"benchmarks_dir: {says}"):
-            read_benchmarks(folder)
+            load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
         folder.mkdir(exist_ok=True)
-    write(folder / "toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is 5+1"}])
-    (folder / "README.md").write_text("not a benchmark")
-    options, tokenizer = {"benchmarks_dir": str(folder)}, make_tokenizer(chat=CHAT)
+    write(folder / "toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is $5+1$"}, {"problem": "???"}])
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         train, _ = load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
-    assert "overlap: 2 of 8 training problems are benchmark problems (toy 2): rows 2, 5" in caplog.text
+    assert "overlap: 2 of 8 training problems are benchmark problems (toy 2); the first rows: [2, 5]" in caplog.text
     assert len(train) == 8
     train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
     answers = [split(tokenizer, row)[1] for row in train]
     assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
     with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
         load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
-    write(folder / "toy.jsonl", [{"problem": "y"}, {"question": "z"}])
-    with pytest.raises(DataError, match=r'toy\.jsonl, line 2: no text in the field "problem"'):
-        read_benchmarks(folder)
+    write(folder / "toy.jsonl", [{"question": "z"}])
+    with pytest.raises(DataError, match=r'toy\.jsonl: has no text in a field "problem"'):
+        load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:
@@ -224,32 +215,11 @@ def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep
     assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
 
 
-def test_lengths_of_views_of_no_rows_and_of_several_batches() -> None:
-    rows = [[5, -100, -100], [5, 6], [-100, 1, 2, 3]]
-    assert measure_lengths(dataset_of(rows).select([2, 0, 0]), 3) == by_hand([rows[2], rows[0], rows[0]], 3, "start")
-    assert measure_lengths(dataset_of([[1]]).select([]), 4) == LengthReport(0, 0, 0, 0, 0.0, 0, 0, 0, 4)
-    report = measure_lengths(dataset_of([[-100, 1, 2]] * 25_000), 2)
-    assert (report.rows, report.trained_tokens, report.truncated) == (25_000, 25_000, 25_000)
-
-
-@pytest.mark.parametrize(
-    ("rows", "max_length", "says"),
-    [
-        (
-            [[-100, 1]],
-            9,
-            "1 row, 2 tokens (median 2, longest 2), of which 1 are trained. None is longer than max_length=9.",
-        ),
-        (
-            [[-100, 1, 2], [-100, -100, 3, 4]],
-            2,
-            "2 rows, 7 tokens (median 3.5, longest 4), of which 1 are trained. max_length=2 cuts 2 rows by 3 tokens. "
-            "1 row keeps no trained token and adds nothing.",
-        ),
-    ],
-)
-def test_says_what_is_lost(rows: list[list[int]], max_length: int | None, says: str) -> None:
-    assert str(measure_lengths(dataset_of(rows), max_length)) == says
+def test_says_what_is_lost() -> None:
+    assert str(measure_lengths(dataset_of([[-100, 1, 2], [-100, -100, 3, 4]]), 2)) == (
+        "2 rows, 7 tokens (median 3.5, longest 4), of which 1 are trained. max_length=2 cuts 2 rows by 3 tokens. "
+        "1 row keeps no trained token and adds nothing."
+    )
 
 
 def test_lists_of_every_kind_are_measured() -> None:

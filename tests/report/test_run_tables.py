@@ -50,7 +50,7 @@ def test_every_table_and_figure_is_there(analysed: Path) -> None:
     tables = {path.stem for path in (analysed / "tables").glob("*.csv")}
     assert tables == {
         *("weight_diagnostics", "gradient_mass", "token_categories", "confidence", "objectives", "scores"),
-        *("categories_by_run", "positions", "calibration", "endings", "movement"),
+        *("categories_by_run", "movement"),
         "paper_disagreements",
     }
     drawn = {path.stem for path in (analysed / "figures").glob("*.csv")}
@@ -87,7 +87,6 @@ def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
     row = read(analysed, "confidence")[0]
     assert float(row["median_gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
     assert float(read(analysed, "movement")[1]["mean_gap_change"]) == pytest.approx(2, abs=1e-4)
-    assert [row["ended"] for row in read(analysed, "endings")] == ["2", "2", "2"]
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_what_is_missing_is_left_out(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "tables" / "movement.md").exists()
     assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
     beside = "not to be compared with it: Other\\|data."
-    for name in ("confidence", "objectives", "categories_by_run", "positions", "calibration", "endings"):
+    for name in ("confidence", "objectives", "categories_by_run"):
         assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
     assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
     categories = (tmp_path / "out" / "tables" / "token_categories.md").read_text(encoding="utf-8")

@@ -131,21 +131,6 @@ def test_a_base_is_held_against_every_seed_of_the_other():
     assert widths[1] > 2 * widths[0]
 
 
-def test_a_score_is_over_the_seeds_that_have_it():
-    found = {cell("sft", seed): exact(0.25 * (1 + seed)) for seed in range(3)}
-    found[cell("sft", 2)] = exact(0.75, benchmarks=("easy",))
-    found[cell("trim")] = exact(0.5, benchmarks=("easy",))
-    summaries, rows = table_rows(found)
-    assert {(row.setting.objective, row.benchmark): (row.seeds, row.ours.value) for row in rows} == {
-        ("sft", "easy"): ((0, 1, 2), pytest.approx(0.5)),
-        ("sft", "hard"): ((0, 1), pytest.approx(0.375)),
-        ("sft", "average"): ((0, 1), pytest.approx(0.375)),
-        ("trim", "easy"): ((0,), pytest.approx(0.5)),
-    }
-    text = render(our_table("t", summaries, rows), "markdown")
-    assert next(line for line in text.splitlines() if line.startswith("| TrimSFT")).endswith("| - | - |")
-
-
 def test_an_interval_for_several_tests_is_wider():
     def growth(seeds):
         summaries = summarise(main_results(seeds), resamples=200)

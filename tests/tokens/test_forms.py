@@ -38,14 +38,14 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((form, {}) for form in FORMS),
-    *((form, {"assistant_only_loss": True}) for form in ("messages", "sharegpt", "chats")),
+    *((form, {"train_on": one}) for form in ("messages", "sharegpt", "chats") for one in ("all", "assistant", "last")),
     *((form, {"completion_only_loss": False}) for form in ("chats", "texts")),
     *(
         (form, {"max_length": 8, "truncation_mode": mode})
         for form in ("messages", "texts", "text")
         for mode in ("keep_start", "keep_end")
     ),
-    ("messages", {"assistant_only_loss": True, "max_length": 9, "truncation_mode": "keep_end"}),
+    ("messages", {"train_on": "all", "max_length": 9, "truncation_mode": "keep_end"}),
 ]
 
 
@@ -68,8 +68,14 @@ def model() -> Any:
 @pytest.mark.parametrize(("form", "options"), CASES)
 def test_a_table_has_the_labels_of_the_training(form, options, model, tmp_path) -> None:
     tokenizer, data = make_tokenizer(), write(tmp_path / "train.jsonl", FORMS[form])
-    config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **options})
-    given, _ = load_training_data(DataConfig(dataset_name=data, system_prompt=None), tokenizer, with_eval=False)
+    train_on = options.get("train_on")
+    lengths = {name: value for name, value in options.items() if name in ("max_length", "truncation_mode")}
+    config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **lengths})
+    only = {"completion_only_loss": options.get("completion_only_loss")}
+    if form == "texts":  # which TRL tokenises
+        config.completion_only_loss = only["completion_only_loss"]
+    settings = DataConfig(dataset_name=data, system_prompt=None, train_on=train_on)
+    given, _ = load_training_data(settings, tokenizer, with_eval=False, **only)
     labels = trained(TrimSFTTrainer(model, config, train_dataset=given, processing_class=tokenizer).train_dataset)
     assert any(labels)
     # from the file, as the command reads it, and from rows in memory
@@ -94,11 +100,11 @@ def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> 
     """The user's turns are context: a table of the answers is part of the table of all tokens."""
     tokenizer, rows = make_tokenizer(), FORMS["messages"]
     paths = [
-        write_token_table(model, rows, tmp_path / f"{only}.parquet", tokenizer=tokenizer, assistant_only_loss=only)
-        for only in (False, True)
+        write_token_table(model, rows, tmp_path / f"{train_on}.parquet", tokenizer=tokenizer, train_on=train_on)
+        for train_on in ("all", "assistant")
     ]
     every, answers = (read_token_table(path) for path in paths)
-    assert answers.metadata["assistant_only_loss"] and not every.metadata["assistant_only_loss"]
+    assert (answers.metadata["train_on"], every.metadata["train_on"]) == ("assistant", "all")
     first = [tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"].index(8) for row in rows]
     for row in range(len(rows)):
         whole, part = every["example"] == row, answers["example"] == row
@@ -112,24 +118,24 @@ def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> 
 def test_a_run_is_measured_as_it_was_trained(tmp_path) -> None:
     folder = make_folder(tmp_path / "run" / "model", chat=CHAT)
     (tmp_path / "run" / "manifest.json").write_text("{}")
-    (tmp_path / "run" / "config.yaml").write_text("assistant_only_loss: true\n")
+    (tmp_path / "run" / "config.yaml").write_text("train_on: last\n")
     rows = FORMS["messages"]
-    run, only, every = (
+    run, last, answers = (
         read_token_table(write_token_table(model, rows, tmp_path / f"{name}.parquet", device="cpu", **options))
         for name, model, options in [
             ("run", tmp_path / "run", {}),
-            ("only", folder, {"assistant_only_loss": True}),
-            ("every", folder, {}),
+            ("last", folder, {"train_on": "last"}),
+            ("answers", folder, {}),
         ]
     )
-    assert run["token_id"].tolist() == only["token_id"].tolist() and len(every) > len(run)
+    assert run["token_id"].tolist() == last["token_id"].tolist() and len(answers) > len(run)
 
 
 @pytest.mark.parametrize(
     ("rows", "options", "kind", "says"),
     [
-        (FORMS["text"], {"assistant_only_loss": True}, DataError, "assistant_only_loss: has no effect on rows that "),
-        ([{"messages": [{"role": "user", "content": "a"}]}], {"assistant_only_loss": True}, DataError, "leaves no"),
+        (FORMS["text"], {"train_on": "last"}, DataError, "train_on: has no effect on rows that hold no messages"),
+        ([{"messages": [{"role": "user", "content": "a"}]}], {}, DataError, "leaves no token to train on in a row"),
     ],
 )  # fmt: skip
 def test_rows_that_cannot_be_measured_get_one_line(rows, options, kind, says, model, tmp_path) -> None:

@@ -93,7 +93,7 @@ def test_several_models_and_a_sample(folder, phi, data) -> None:
         ),
         ("--data chat.jsonl", "model: its tokenizer has no chat template, which rows of messages need; take a model"),
         ("--data chat.jsonl --template plain", "--template: has no effect on rows without problem and solution (chat"),
-        ("--data rows.jsonl --assistant-only-loss", "--assistant-only-loss: has no effect on problems and solutions"),
+        ("--data rows.jsonl --train-on last", "--train-on: has no effect on problems and solutions"),
     ],
 )
 def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> None:

@@ -4,47 +4,37 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tests.tokens.by_hand import hand_table, reordered
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.objectives import PAPER_OBJECTIVES, SFT, TrimSFT, make_objective
+from trimsft.objectives import TrimSFT, make_objective
 from trimsft.objectives.paper import Setting
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import (
     ENOUGH,
     PAPER_MASS,
     PAPER_SETTINGS,
-    Bin,
     ByExample,
     Regions,
     by_category,
-    by_end,
-    by_tenth,
-    calibration,
     category_intervals,
     confidence,
     density,
     diagnose,
     effective_ratio,
     effective_ratio_grid,
-    ending,
-    first_choice,
     judge_table,
     mass_intervals,
     movement,
-    objective_of,
-    objectives_of,
-    per_example,
     range_of,
     ratio,
     region_percents,
     silverman,
     weight_intervals,
-    weights_of,
 )
 from trimsft.tokens.table import TokenTable, read_token_table
 
@@ -71,12 +61,6 @@ def test_effective_ratio_lies_between_one_token_and_all(weights, factor) -> None
     found = effective_ratio(weights)
     assert 1 / len(weights) - 1e-9 <= found <= 1 + 1e-9
     assert effective_ratio(weights * factor) == pytest.approx(found)
-
-
-def test_parameters_reach_the_objectives_that_take_them() -> None:
-    assert objective_of("trim", {"margin": 3, "bandwidth": 2, "gamma": 5, "rows": 9}) == TrimSFT(3, 2)
-    two, four = (weights_of(objective_of("fsft", {"gamma": gamma}), hand_table([1.0, 2.0])) for gamma in (2, 4))
-    assert np.allclose(two**2, four, rtol=1e-5)
 
 
 def test_diagnoses_by_hand() -> None:
@@ -121,7 +105,7 @@ def test_the_plane_agrees_with_the_formula() -> None:
     assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
 
 
-# ---- groups, examples, endings
+# ---- categories
 
 
 def test_categories_by_hand() -> None:
@@ -142,124 +126,13 @@ def test_categories_by_hand() -> None:
     assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass_percent == 0
 
 
-def test_places_in_a_solution_by_hand() -> None:
-    tenths = by_tenth(hand_table([float(n) for n in range(20)], nll=[float(n) for n in range(20)]), **BAND)
-    assert [row.mean_nll for row in tenths] == [0.5 + 2 * tenth for tenth in range(10)]
-    assert tenths[0].name == "0 to 10 %" and tenths[-1].name == "90 to 100 %"
-    three = by_tenth(hand_table([1.0, 1.0, 1.0]), **BAND)  # tokens at 0, 1/3 and 2/3
-    assert [row.tokens for row in three] == [1, 0, 0, 1, 0, 0, 1, 0, 0, 0]
-    found = by_end(hand_table(range(7), nll=[float(n) for n in range(7)]), **BAND, ends=2)
-    assert [row.name for row in found] == ["token 1", "token 2", "between", "last but 1", "last token"]
-    assert [(row.mean_nll, row.tokens) for row in found] == [(0, 1), (1, 1), (3, 3), (5, 1), (6, 1)]
-    short = by_end(hand_table([1.0, 2.0, 3.0]), **BAND, ends=2)
-    assert [row.tokens for row in short] == [1, 1, 0, 0, 1]  # the second is counted from the front
-
-
-@given(
-    st.lists(st.tuples(st.floats(-9, 20, width=32), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40),
-    st.randoms(),
-)
-def test_shares_sum_to_100_whatever_the_order(tokens, random) -> None:
-    gaps, kinds, examples = zip(*tokens, strict=True)
-    table = hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds], example=examples)
-    for rows in (by_category(table, **BAND), by_tenth(table, **BAND), by_end(table, **BAND)):
-        assert sum(row.tokens for row in rows) == len(tokens)
-        assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
-        assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
-    order = list(range(len(gaps)))
-    random.shuffle(order)
-    moved = reordered(table, order)
-    one, other = per_example(table, TrimSFT()), per_example(moved, TrimSFT())
-    assert np.allclose(one.trimmed_mass_percent, other.trimmed_mass_percent, equal_nan=True)
-    assert [row.tokens for row in by_tenth(table, **BAND)] == [row.tokens for row in by_tenth(moved, **BAND)]
-    assert ending(table).median_gap == ending(moved).median_gap
-
-
-def test_examples_by_hand() -> None:
-    table = hand_table([1.0, 3.0, -1.0, 1.0], norm=[1.0, 1.0, 3.0, 0.0], nll=[0.0, 1.0, 4.0, 2.0], example=[3, 3, 8, 8])
-    found = per_example(table, TrimSFT(1, 1))
-    assert found.example.tolist() == [3, 8] and found.tokens.tolist() == [2, 2]
-    assert found.mean_nll.tolist() == [0.5, 3.0] and found.first_choice_percent.tolist() == [100, 50]
-    assert found.mean_weight == pytest.approx([(1 + FAR) / 2, (1 + FAR) / 2])
-    assert found.trimmed_mass_percent == pytest.approx([100 * (1 - (1 + FAR) / 2), 100 * (1 - FAR)])
-    assert per_example(table, SFT()).trimmed_mass_percent.tolist() == [0, 0]
-
-
-def test_endings_by_hand() -> None:
-    table = hand_table(
-        [5.0, 1.0, 5.0, -1.0, 5.0, 5.0],
-        norm=[1.0, 1.0, 1.0, 3.0, 1.0, 1.0],
-        nll=[0.0, 0.25, 0.0, 1.75, 0.0, 0.0],
-        rank=[1, 1, 1, 4, 1, 1],
-        example=[0, 0, 1, 1, 2, 2],
-        token_id=[2, 2, 6, 2, 7, 8],  # one stands within, the third was cut
-        eos_id=2,
-    )
-    found = ending(table, objectives_of(BAND))
-    assert (found.known, found.examples, found.ended) == (True, 3, 2)
-    assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5
-    assert found.first_choice_percent == 50 and found.tokens_percent == pytest.approx(100 / 3)
-    assert set(found.mass_percent) == set(found.mean_weight) == set(PAPER_OBJECTIVES)
-    assert found.mean_weight["sft"] == 1 and found.mass_percent["sft"] == pytest.approx(50)
-    assert found.mean_weight["trim"] == pytest.approx((1 + FAR) / 2)
-    rest = 4 * math.exp(-8)
-    assert found.mass_percent["trim"] == pytest.approx(100 * (1 + 3 * FAR) / (1 + 3 * FAR + rest), rel=1e-6)
-    unnamed = ending(hand_table([5.0, 1.0, 5.0, -1.0], example=[0, 0, 1, 1]))
-    assert not unnamed.known and unnamed.ended == 2 and unnamed.median_gap == 0
-    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=2)) is None
-    assert ending(hand_table([5.0, 1.0], token_id=[3, 4], eos_id=[4, 9])) is not None
-
-
-# ---- calibration
-
-
-def test_the_first_choice_has_the_largest_probability() -> None:
-    logits = np.random.default_rng(0).normal(size=(50, 6)) * 2
-    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    gap = logits[:, 0] - logits[:, 1:].max(axis=1)  # the gold token is the first
-    sure, right = first_choice(hand_table(gap, nll=-logp[:, 0]))
-    assert sure == pytest.approx(np.exp(logp).max(axis=1), rel=1e-5)
-    assert (right == (logits.argmax(axis=1) == 0)).all()
-    assert first_choice(hand_table([0.0], nll=[math.log(2)]))[1].tolist() == [0.5]  # a tie
-
-
-def test_calibration_by_hand() -> None:
-    # confidences 0.9 (right), 0.9 (wrong: its gold token has 0.1), 0.6 (right), 0.6 (right)
-    nine = math.log(9)
-    nll = [-math.log(0.9), -math.log(0.1), -math.log(0.6), -math.log(0.6)]
-    table = hand_table([nine, -nine, 0.4, 0.4], nll=nll)
-    found = calibration(table, bins=10)
-    assert found.tokens == 4 and found.confidence == pytest.approx(0.75) and found.accuracy == 0.75
-    assert found.bins == (Bin(2, pytest.approx(0.6), 1.0), Bin(2, pytest.approx(0.9), 0.5))
-    assert found.ece == pytest.approx(0.4) and math.isnan(found.low) and math.isnan(found.high)  # one example
-    assert calibration(table, bins=1).ece == pytest.approx(0, abs=1e-6)  # the two errors cancel
-    assert calibration(table, bins=2, by="mass").ece == pytest.approx(0.4)
-
-
-def test_the_interval_of_a_calibrated_model_holds_its_ece() -> None:
-    """It resamples examples: ten times the tokens of each make it no smaller."""
-    rng = np.random.default_rng(0)
-    sure = rng.uniform(0.5, 1.0, size=2_000)
-    other = np.log(sure / (1 - sure) + 1e-9)
-    right = rng.uniform(size=len(sure)) < sure
-    gap, nll = np.where(right, other, -other), np.where(right, -np.log(sure), -np.log1p(-sure))
-    example = np.repeat(np.arange(200), 10)
-    found = calibration(hand_table(gap, nll=nll, example=example))
-    assert found.ece < 0.04 and found.low < found.ece < found.high
-    again = calibration(hand_table(np.tile(gap, 10), nll=np.tile(nll, 10), example=np.tile(example, 10)))
-    assert (again.low, again.ece, again.high) == pytest.approx((found.low, found.ece, found.high))
-
-
-@settings(max_examples=50)
-@given(GAPS, st.randoms(), st.sampled_from(["width", "mass"]))
-def test_laws_of_calibration(gaps, random, by) -> None:
-    table = hand_table(gaps, example=[n % 4 for n in range(len(gaps))])
-    found = calibration(table, by=by, resamples=20)
-    assert 0 <= found.ece <= 1 and sum(one.tokens for one in found.bins) == len(gaps)
-    assert abs(found.accuracy - found.confidence) <= found.ece + 1e-9  # bins can only add to it
-    order = list(range(len(gaps)))
-    random.shuffle(order)
-    assert calibration(reordered(table, order), by=by, resamples=20).ece == pytest.approx(found.ece)
+@given(st.lists(st.tuples(st.floats(-9, 20, width=32), st.integers(0, 3)), min_size=1, max_size=40))
+def test_shares_of_categories_sum_to_100(tokens) -> None:
+    gaps, kinds = zip(*tokens, strict=True)
+    rows = by_category(hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds]), **BAND)
+    assert sum(row.tokens for row in rows) == len(tokens)
+    assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
+    assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
 
 
 # ---- gaps

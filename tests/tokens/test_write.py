@@ -320,5 +320,5 @@ def test_one_process_on_a_known_device(folder, tmp_path, monkeypatch) -> None:
         with pytest.raises(UsageError, match="device: must be auto, cpu, cuda or cuda:N"):
             write_token_table(folder, ROWS, tmp_path / "t.parquet", device=name)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="is made by one process, got 2; start it without torchrun"):
+    with pytest.raises(UsageError, match="must be 1: a token table is made by one process, got 2"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet")

@@ -20,7 +20,6 @@ from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteEr
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
 from trimsft.train.dry_run import measure_step, plan_run
-from trimsft.train.preview import preview
 
 WEIGHTS = "model/model.safetensors"
 STEPS = 4
@@ -223,7 +222,7 @@ def test_a_dry_run_measures_the_longest_rows_and_keeps_nothing(fields, tmp_path,
     assert not list(tmp_path.iterdir()) and settings.args.to_dict() == before
 
 
-def test_a_plan_for_named_gpus_and_a_preview_keep_nothing(fields, tmp_path) -> None:
+def test_a_plan_for_named_gpus_keeps_nothing(fields, tmp_path) -> None:
     settings = make_settings({**fields, "output_dir": tmp_path / "run", "max_length": 100})
     plan = plan_run(settings, "2xA6000")
     assert plan.parameters == plan.trained > 1000 and 0 < plan.gib < 1 and plan.hours > 0
@@ -234,9 +233,6 @@ def test_a_plan_for_named_gpus_and_a_preview_keep_nothing(fields, tmp_path) -> N
     with pytest.raises(UsageError, match="gpus: does not count quantised weights"):
         plan_run(settings, "2xA6000")
     settings.model.load_in_4bit = False
-    seen = preview(settings, count=2)
-    assert [example["row"] for example in seen.examples] == [0, 1]
-    assert seen.lengths.rows == 40 and seen.lengths.max_length == 100 and seen.lengths.truncated
     assert not (tmp_path / "run").exists()
 
 

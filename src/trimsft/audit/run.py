@@ -1,13 +1,9 @@
 """`audit(settings)`: from data and a model to a ranking of what looks wrong; called again it continues.
 
-audit/
-  config.yaml  manifest.json  .lock
-  tokens.parquet    the token table of the data under the model as it was given
-  folds/1/ ...      a run directory for each training, with the token table of the rows that it has not seen
-  suspects.jsonl    {"row": 4, "place": "train.jsonl, line 5", "start": 16, "end": 18, "text": "13", "expected": "12",
-                     "gap_before": -9.2, "gap_after": -7.5, "score": 7.5, "left": "7 + 5 = ", "right": ".\\nStep 2",
-                     "problem": "Begin with 7. Add 5. ..."}
-  flagged.jsonl     the data, each row with the field "audit"
+audit/tokens.parquet    the token table of the data under the model as it was given
+audit/folds/1/ ...      a run directory for each training, with the token table of the rows that it has not seen
+audit/suspects.jsonl    a line for each `Suspect`
+audit/flagged.jsonl     the data, each row with the field "audit"
 
 The data is read and never written. Nothing heavy is imported before an audit begins.
 """
@@ -131,21 +127,18 @@ class AuditResult(Tabular):
 
     @property
     def tables(self) -> list[Table]:
-        return [self.table()]
-
-    def table(self, most: int = 20) -> Table:
-        """Return the worst suspects, up to `most`."""
+        """The worst suspects."""
 
         def shown(text: str) -> str:
             return visible(text).replace("\n", "↵").replace("\t", "⇥")
 
         rows = []
-        for one in self.suspects[:most]:
-            after = Cell("" if one.gap_after is None else f"{one.gap_after:.1f}", data=one.gap_after)
+        for one in self.suspects[:20]:
+            numbers = (one.gap_before, one.gap_after, one.score)
+            gaps = (Cell("" if number is None else f"{number:.1f}", data=number) for number in numbers)
             written = f"{shown(one.left)[-16:]}[{shown(one.text)[:10] or 'end'}]{shown(one.right)[:6]}"
-            gaps = [Cell(f"{one.gap_before:.1f}", data=one.gap_before), after, Cell(f"{one.score:.1f}", data=one.score)]
             rows.append((Cell(str(one.row)), *gaps, Cell(shown(one.expected)[:10]), Cell(written)))
-        return Table("", ("row", "before", "after", "score", "expected", "written"), tuple(rows), left=(4, 5))
+        return [Table("", ("row", "before", "after", "score", "expected", "written"), tuple(rows), left=(4, 5))]
 
 
 def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done, rows: None) -> AuditResult:

@@ -84,7 +84,7 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
 
     data = run.path.resolve() / "rows.jsonl"
     write_whole(data, b"".join(map(as_line, rows)))
-    of_form = ("template", "system_prompt") if "problem" in rows[0] else ("assistant_only_loss", "completion_only_loss")
+    of_form = ("template", "system_prompt") if "problem" in rows[0] else ("train_on", "completion_only_loss")
     batch = min(BATCH_ROWS, len(rows))
     with redirect_stdout(sys.stderr):
         train_model(

@@ -42,10 +42,10 @@ SECTIONS = {
     "Help": "doctor recipes",
 }
 EVAL = "model benchmarks out engine server samples temperatures max_tokens limit"
-TOKENS = "models data out sample limit max_length template objective top"
+TOKENS = "models data out sample limit max_length template train_on weights objective top show"
 AUDIT = "data model out sample training threshold"
 """The fields that --help lists."""
-ROWS = ("problem_column", "solution_column", "template", "system_prompt", "max_length", "drop_incomplete", "limit")
+ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")
 """The fields of `tokens` that `train` has, too."""
 
 
@@ -277,12 +277,10 @@ def compare(settings: CompareSettings) -> Output:
 
 # ---- tokens and reports
 
-ShowRows = Annotated[int, typer.Option("--show", metavar="N", min=0, help="Show this many rows, and measure nothing.")]
-
 
 @app.command("tokens")
 @command_of(TokenSettings, resumes=True, shown=TOKENS)
-def tokens(settings: TokenSettings, *, show_rows: ShowRows = 0) -> Output:
+def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
@@ -295,10 +293,14 @@ def tokens(settings: TokenSettings, *, show_rows: ShowRows = 0) -> Output:
       trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
       trimsft tokens Qwen/Qwen3-4B-Base --data train.jsonl --show 2
     """
-    from trimsft.tokens.measure import measure_tokens
+    from trimsft.data.preview import show as show_preview
+    from trimsft.tokens.measure import measure_tokens, preview_rows
 
-    if show_rows:
-        return _preview(settings, show_rows)
+    if settings.show is not None:
+        seen, console = preview_rows(settings), terminal.make_console()
+        with console.capture() as text:
+            show_preview(seen, console)
+        return Output(seen.as_json(), lines=[text.get().rstrip("\n")])
     with Progress() as show:
         tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
@@ -309,24 +311,9 @@ def tokens(settings: TokenSettings, *, show_rows: ShowRows = 0) -> Output:
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
 
 
-def _preview(settings: TokenSettings, count: int) -> Output:
-    """Return rows as a training would see them: prompt, trained tokens, what is cut off."""
-    from trimsft.train import parse
-    from trimsft.train.preview import preview, show
-
-    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS}
-    words = [word for name, value in given.items() for word in (f"--{name}", value)]
-    console = terminal.make_console()
-    with ending(FLAGS):
-        seen = preview(parse(["--model", settings.models[0], "--data", settings.data, *words]), count=count)
-    with console.capture() as text:
-        show(seen, console)
-    return Output(seen.examples, lines=[text.get().rstrip("\n")])
-
-
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS[:4]}
+    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS}
     columns = [word for name, value in given.items() for word in (f"--{name}", value)]
     program, lines = terminal.program_name(), []
     for one in tables.summaries:

@@ -1,46 +1,58 @@
-"""Rows in the forms that TRL tokenises, as tokens: the same that its `SFTTrainer` trains on.
+"""Rows in the forms that TRL tokenises, as tokens and the weight of each: 0 is not trained.
 
-    encoder = TrlEncoder(tokenizer, assistant_only_loss=True)
-    ids, is_trained = encoder.encode({"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", ...}]})
+    encoder = TrlEncoder(tokenizer, train_on="assistant")
+    ids, weights = encoder.encode({"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", ...}]})
 
-A test holds it against the trainer's own dataset, form by form.
+The tokens are those that TRL's `SFTTrainer` trains on; a test holds them against the trainer's own dataset, form by
+form. What TRL knows nothing of are weights: `weight` of a row; `weight` or `train` of a message, or of a part of one
+({"type": "text", "text": ..., "weight": 0.5}), in the formats of OpenAI and of Axolotl; `token_weights`.
 """
+
+from __future__ import annotations
 
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trimsft.data.formats import at
+from trimsft.data.templates import TrainOn
+from trimsft.data.weights import RowText, Rule, Turn, as_weight
 from trimsft.errors import DataError, UsageError, one_line
 
 Row = Mapping[str, Any]
+Weights = NDArray[np.float64]
 SWITCHES = ("weight", "train")
-"""Keys of a message that say whether it is trained, in the formats of OpenAI and of Axolotl."""
+"""Keys of a message, or of a part of one, that say how much it is trained."""
 _KEYS = ("role", "content", "tool_calls", "tool_call_id", *SWITCHES)
+_HINT = "remove it, or take a model or a chat_template_path that knows it"
 log = logging.getLogger("trimsft")
 
 
-def check_chats(rows: Iterable[Row], encoder: "TrlEncoder", where: str) -> bool:
-    """Refuse chats that would not be trained as they are, log whose turns are trained, and return if any has a switch.
+def check_chats(rows: Iterable[Row], encoder: TrlEncoder, where: str) -> bool:
+    """Refuse chats that would not be trained as they are, log whose turns are trained, and return if any has weights.
 
     TRL does not know the `SWITCHES`.
     """
     roles: set[str] = set()
-    has_switches = False
+    has_weights = False
     for number, row in enumerate(rows):
         at(f"{where}, row {number}", encoder.check, row)
+        has_weights |= row.get("weight") is not None or row.get("token_weights") is not None
         for message, is_trained in encoder.turns(row):
-            has_switches |= any(message.get(name) is not None for name in SWITCHES)
-            if is_trained and not _is_off(message):
+            has_weights |= _has_weights(message)
+            if is_trained and _weight_of(message) > 0:
                 roles.add(message["role"])
     others = " and ".join(sorted(roles - {"assistant"}))
     if others and os.environ.get("RANK", "0") == "0":
-        log.warning("%s: turns of %s are trained, too; assistant_only_loss trains the assistant's only", where, others)
-    return has_switches
+        log.warning("%s: turns of %s are trained, too; --train_on assistant trains the assistant's only", where, others)
+    return has_weights
 
 
 @dataclass(frozen=True)
@@ -48,28 +60,42 @@ class TrlEncoder:
     """Tokenises rows of text, of prompt and completion, of messages, or of token ids."""
 
     tokenizer: Any
-    assistant_only_loss: bool = False
-    """Train only the assistant's messages; else every token is trained."""
+    train_on: TrainOn = "all"
+    """The turns of messages that are trained: of the assistant, the last of those, or every one."""
     completion_only_loss: bool | None = None
     """Mask prompts; None does so, too."""
+    rules: tuple[Rule, ...] = ()
+    used: set[Rule] = field(default_factory=set, init=False, repr=False, compare=False)
+    """The rules that have fitted a token."""
     _shown: set[Any] = field(default_factory=set, init=False, repr=False, compare=False)
     """Parts of chats that the template is known to write."""
 
-    def encode(self, row: Row) -> tuple[list[int], list[bool]]:
-        """Return the tokens of a row, at full length, and which of them are trained."""
-        from trimsft.head import IGNORED  # torch is loaded with it
-
-        if "input_ids" in row and row.get("labels") is not None:
-            return list(row["input_ids"]), [label != IGNORED for label in row["labels"]]
+    def encode(self, row: Row) -> tuple[list[int], Weights]:
+        """Return the tokens of a row, at full length, and the weight of each."""
+        self.check(row)
         if "input_ids" in row:
-            names = ("assistant_masks", *(("completion_mask",) if self.completion_only_loss else ()))
-            ids, masks = list(row["input_ids"]), [row[name] for name in names if row.get(name) is not None]
-        elif "prompt" in row:
-            ids, masks = self._prompt_completion(row)
+            if self.rules:
+                raise DataError("have no effect on rows of token ids", field="weights", hint="use token_weights")
+            ids, weights = self._tokenised(row)
         else:
-            ids, masks = self._whole(row["messages"] if "messages" in row else self._ended(row["text"]), row)
-        masks = [*masks, *self._switched_off(row, ids)]
-        return ids, [all(bits) for bits in zip(*masks, strict=True)] if masks else [True] * len(ids)
+            ids, is_trained = self._masked(row)
+            weights = is_trained.astype(np.float64)
+            chat = [message for message, _ in self.turns(row)]
+            if self.rules or any(map(_has_weights, chat)):
+                text = self._placed(row, chat, ids)
+                weights *= self._factors_of_messages(text, chat)
+                weights = self.apply_rules(text, is_trained, weights)
+        return ids, weights * as_weight(row.get("weight"), "weight")
+
+    def apply_rules(self, text: RowText, is_trained: NDArray[np.bool_], weights: Weights) -> Weights:
+        """Return weights times the factor of every rule that fits; what a rule alone trains begins with 1."""
+        fits = {rule: text.fitting(rule, is_trained) for rule in self.rules}
+        alone = np.any([mask & ~is_trained for mask in fits.values()], axis=0) if fits else False
+        weights = np.where(alone, 1.0, weights)
+        for rule, mask in fits.items():
+            weights[mask] *= rule.weight
+            self.used.update([rule] if mask.any() else [])
+        return weights
 
     def turns(self, row: Row) -> list[tuple[Any, bool]]:
         """Return the messages of a row, and whether the settings train each; none where it holds text or tokens."""
@@ -79,22 +105,27 @@ class TrlEncoder:
         if "prompt" in row:
             parts = [(row["prompt"], self.completion_only_loss is False), (row["completion"], True)]
         turns = [(turn, is_on) for part, is_on in parts if isinstance(part, list) for turn in part]
-        every = not self.assistant_only_loss
-        return [(turn, is_on and (every or _field(turn, "role") == "assistant")) for turn, is_on in turns]
+        answers = [place for place, (turn, _) in enumerate(turns) if _field(turn, "role") == "assistant"]
+        trained = {"all": range(len(turns)), "assistant": answers, "last": answers[-1:]}[self.train_on]
+        return [(turn, is_on and place in trained) for place, (turn, is_on) in enumerate(turns)]
 
     def check(self, row: Row) -> None:
-        """Refuse a chat of which the template leaves a part out, or whose switches the settings contradict."""
-        chat = [message for message, _ in self.turns(row)]
-        for turn, (message, is_trained) in enumerate(self.turns(row)):
+        """Refuse a chat of which the template leaves a part out, or whose weights the settings contradict."""
+        as_weight(row.get("weight"), "weight")
+        turns = self.turns(row)
+        chat = [message for message, _ in turns]
+        for turn, (message, is_trained) in enumerate(turns):
             where, role, calls = f"message {turn}", _field(message, "role"), _field(message, "tool_calls")
             if not isinstance(role, str):
                 raise DataError(f"{where}: must be an object with a role", value=message)
-            for name in SWITCHES:
-                if message.get(name) not in (None, 0, 1):
-                    raise DataError(f"{where}: {name!r} must be 0, 1, false or true", value=message[name])
-                if message.get(name) and not is_trained:
-                    hint = "remove it, or change assistant_only_loss or completion_only_loss"
-                    raise DataError(f"{where}: {name!r} trains a turn of {role}, and the settings do not", hint=hint)
+            for part in (*at(where, _parts, message), message):
+                at(where, _weight_of, part)
+                trains = [name for name in SWITCHES if part.get(name)]
+                if trains and not is_trained:
+                    hint = "remove it, or change train_on or completion_only_loss"
+                    raise DataError(
+                        f"{where}: {trains[0]!r} trains a turn of {role}, and the settings do not", hint=hint
+                    )
             known = (*_KEYS, "name") if role == "tool" else _KEYS
             unknown = [key for key, value in message.items() if key not in known and value not in (None, "", [], {})]
             others = {key: _without(message, key) for key in unknown}
@@ -104,13 +135,23 @@ class TrlEncoder:
                 others["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
             if role == "tool" and isinstance(message.get("content"), str):
                 others["content"] = {**message, "content": message["content"] + "."}
+            # only up to here, since templates leave the thoughts of earlier answers out by intention
+            before = chat[:turn]
             for key, other in others.items():
-                # only up to here, since templates leave the thoughts of earlier answers out by intention
-                if not self._shows((role, key), row, chat[: turn + 1], row, [*chat[:turn], other]):
+                if not self._shows((role, key), row, [*before, message], row, [*before, other]):
                     problem = f"{where}: the chat template of the model leaves {key!r} of {role} out"
                     raise DataError(problem, value=message[key], hint=_HINT)
         if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
             raise DataError("the chat template of the model leaves 'tools' out", hint=_HINT)
+
+    def text(self, row: Row) -> str | None:
+        """Return the text that is tokenised of a row; None where it comes as token ids."""
+        if "input_ids" in row:
+            return None
+        first, second = (row["prompt"], row["completion"]) if "prompt" in row else (row.get("messages"), [])
+        if isinstance(first, list):
+            return str(self._render(first + second, row, tokenize=False))
+        return self._ended(row["text"] if first is None else first + second)
 
     def _shows(self, part: Any, row: Row, chat: list[Any], other_row: Row, other: list[Any]) -> bool:
         """Return whether a template renders two chats to different texts; of each part one difference is enough."""
@@ -123,74 +164,122 @@ class TrlEncoder:
             self._shown.add(part)
         return True
 
-    def _switched_off(self, row: Row, ids: list[int]) -> list[list[int]]:
-        """Return the mask of the turns that a switch leaves out, if there are any."""
-        turns = self.turns(row)
-        off = [turn for turn, (message, is_trained) in enumerate(turns) if is_trained and _is_off(message)]
-        mask = [1] * len(ids)
-        for turn in off:
-            start, end = (self._tokens_before(border, row, ids) for border in (turn, turn + 1))
-            mask[start:end] = [0] * (end - start)
-        return [mask] if off else []
+    # ---- tokens, and which of them are trained
 
-    def _tokens_before(self, turn: int, row: Row, ids: list[int]) -> int:
-        """Return how many tokens of a chat come before a turn."""
-        chat = [message for message, _ in self.turns(row)]
-        if turn in (0, len(chat)):
-            return len(ids) if turn else 0
-        whole, start = (self._render(part, row, tokenize=False) for part in (chat, chat[:turn]))
-        if not whole.startswith(start):
-            problem = f"the chat template of the model writes message {turn - 1} differently where others follow"
-            raise DataError(f"{problem}: no turn can be left out", hint="try assistant_only_loss, or another template")
-        return _common_prefix(list(self._render(chat[:turn], row, tokenize=True)["input_ids"]), ids)
+    def _tokenised(self, row: Row) -> tuple[list[int], Weights]:
+        """Return tokens as they are, with the weights and masks beside them."""
+        from trimsft.head import IGNORED  # torch is loaded with it
 
-    def text(self, row: Row) -> str | None:
-        """Return the text that is tokenised of a row; None where it comes as token ids."""
-        if "input_ids" in row:
-            return None
-        first, second = (row["prompt"], row["completion"]) if "prompt" in row else (row.get("messages"), [])
-        if isinstance(first, list):
-            return str(self._render(first + second, row, tokenize=False))
-        return self._ended(row["text"] if first is None else first + second)
+        ids = list(row["input_ids"])
+        weights = np.ones(len(ids))
+        for name in ("labels", "assistant_masks", "completion_mask", "token_weights"):
+            if row.get(name) is None or (name == "completion_mask" and self.completion_only_loss is False):
+                continue
+            values = np.array([np.nan if value is None else value for value in row[name]], dtype=np.float64)
+            if len(values) != len(ids):
+                raise DataError(f"{name!r} has {len(values)} values for {len(ids)} tokens")
+            if name == "token_weights" and not (np.isfinite(values) & (values >= 0)).all():
+                raise DataError(f"{name!r} must be finite numbers of at least 0", value=row[name])
+            weights *= values != IGNORED if name == "labels" else values
+        return ids, weights
 
-    def _prompt_completion(self, row: Row) -> tuple[list[int], list[list[int]]]:
-        prompt, completion = row["prompt"], row["completion"]
-        if isinstance(prompt, list):
-            alone = self._render(prompt, row, tokenize=True, add_generation_prompt=True)["input_ids"]
-            ids, masks = self._whole(prompt + completion, row)
+    def _masked(self, row: Row) -> tuple[list[int], NDArray[np.bool_]]:
+        """Return the tokens of a row of text or messages, and which of them the settings train."""
+        whole = row["prompt"] + row["completion"] if "prompt" in row else row.get("messages", row.get("text"))
+        if isinstance(whole, list):
+            ids, is_trained = self._whole_chat(whole, row)
+        elif self.train_on != "all":
+            raise DataError("has no effect on rows that hold no messages", field="train_on", value=self.train_on)
         else:
-            alone = self.tokenizer(text=prompt)["input_ids"]
-            ids, masks = self._whole(prompt + self._ended(completion), row)
-        if self.completion_only_loss is not False:
-            same = _common_prefix(alone, ids)  # tokens may merge across the border
-            masks = [*masks, [0] * same + [1] * (len(ids) - same)]
-        return ids, masks
+            ids = list(self.tokenizer(text=self._ended(whole))["input_ids"])
+            is_trained = np.ones(len(ids), dtype=bool)
+        if "prompt" in row and self.completion_only_loss is not False:
+            prompt = row["prompt"]
+            if isinstance(prompt, list):
+                alone = self._render(prompt, row, tokenize=True, add_generation_prompt=True)["input_ids"]
+            else:
+                alone = self.tokenizer(text=prompt)["input_ids"]
+            pairs = enumerate(zip(alone, ids, strict=False))
+            same = next((place for place, (left, right) in pairs if left != right), min(len(alone), len(ids)))
+            is_trained[:same] = False  # tokens may merge across the border
+        return ids, is_trained
 
-    def _whole(self, content: Any, row: Row) -> tuple[list[int], list[list[int]]]:
-        """Return the tokens of a text or a chat, and the mask of the assistant's where only those are trained."""
-        if isinstance(content, str):
-            if self.assistant_only_loss:
-                problem = "has no effect on rows that hold no messages"
-                raise DataError(problem, field="assistant_only_loss", value=True, hint="leave it out")
-            return list(self.tokenizer(text=content)["input_ids"]), []
-        rendered = self._render(content, row, tokenize=True, return_assistant_tokens_mask=self.assistant_only_loss)
-        if not self.assistant_only_loss:
-            return list(rendered["input_ids"]), []
-        mask = list(rendered["assistant_masks"])
-        if 1 not in mask:
-            hint = "a chat template marks the assistant's by {% generation %}"
-            raise DataError("leaves no token to train on in a row", field="assistant_only_loss", hint=hint)
-        return list(rendered["input_ids"]), [mask]
+    def _whole_chat(self, chat: list[Any], row: Row) -> tuple[list[int], NDArray[np.bool_]]:
+        """Return the tokens of a chat, and which of them are of the turns that are trained."""
+        is_marked = self.train_on != "all" and self._chat_template is not False
+        rendered = self._render(chat, row, tokenize=True, return_assistant_tokens_mask=is_marked)
+        ids = list(rendered["input_ids"])
+        if self.train_on == "all":
+            return ids, np.ones(len(ids), dtype=bool)
+        is_trained = np.array(rendered["assistant_masks"], dtype=bool) if is_marked else np.zeros(len(ids), dtype=bool)
+        if not is_marked or self.train_on == "last":
+            text = self._placed(row, chat, ids)
+            answers = [place for place, turn in enumerate(text.turns) if turn.role == "assistant"]
+            for place in () if is_marked else answers:
+                start = self._border(chat, place, row, text.text, add_generation_prompt=True)
+                is_trained |= text.inside(start, text.turns[place].end)
+            if self.train_on == "last" and answers:
+                is_trained &= text.inside(text.turns[answers[-1]].start, len(text.text))
+        if not is_trained.any():
+            raise DataError("leaves no token to train on in a row", field="train_on", value=self.train_on)
+        return ids, is_trained
+
+    # ---- where things stand in the text
+
+    def _placed(self, row: Row, chat: Sequence[Any], ids: list[int]) -> RowText:
+        """Return the text of a row, where its tokens end in it, and its turns."""
+        text = self.text(row) or ""
+        ends = token_ends(self.tokenizer, text, ids, add_special_tokens=not chat)
+        if chat:
+            borders = [self._border(chat, place, row, text) for place in range(len(chat) + 1)]
+            turns = zip(chat, borders[:-1], borders[1:], strict=True)
+            return RowText(text, ends, [Turn(message["role"], start, end) for message, start, end in turns])
+        start = len(row["prompt"]) if "prompt" in row else 0
+        return RowText(text, ends, [Turn("prompt", 0, start), Turn("completion", start, len(text))])
+
+    def _border(self, chat: Sequence[Any], place: int, row: Row, text: str, **options: Any) -> int:
+        """Return the character at which the messages before `place` end, which must be written alike alone."""
+        if place in (0, len(chat)) and not options.get("add_generation_prompt"):
+            return len(text) if place else 0
+        alone = self._render(list(chat[:place]), row, tokenize=False, **options) if place else ""
+        if text.startswith(alone):
+            return len(alone)
+        if options.get("add_generation_prompt"):  # a template may open an answer otherwise than it asks for one
+            return self._border(chat, place, row, text)
+        problem = f"the chat template of the model writes message {place - 1} differently where others follow"
+        hint = "take another template by chat_template_path, one that marks answers by {% generation %}, or prompts "
+        raise DataError(f"{problem}: its turns have no weights of their own", hint=f"{hint}and completions")
+
+    def _factors_of_messages(self, text: RowText, chat: Sequence[Any]) -> Weights:
+        """Return what messages and their parts say of their tokens."""
+        factors = np.ones(len(text.ends))
+        for place, message in enumerate(chat):
+            start, end = text.turns[place].start, text.turns[place].end
+            factors[text.inside(start, end)] *= _weight_of(message)
+            parts = _parts(message)
+            content = "".join(part["text"] for part in parts)
+            begin = text.text.find(content.strip(), start, end) - (len(content) - len(content.lstrip()))
+            if parts and begin < start:
+                problem = (
+                    f"message {place}: the chat template of the model changes its text, so its parts have no place"
+                )
+                raise DataError(problem, hint="give the message one weight")
+            for part in parts:
+                factors[text.inside(begin, begin + len(part["text"]))] *= _weight_of(part)
+                begin += len(part["text"])
+        return factors
+
+    # ---- rendering
 
     def _render(self, messages: list[Any], row: Row, **options: Any) -> Any:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
             raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
         options |= {"return_dict": True} if options["tokenize"] else {}
-        options |= {"tools": self._tools(row), "chat_template": self._chat_template}
+        options |= {"tools": self._tools(row), "chat_template": self._chat_template or None}
         options |= row.get("chat_template_kwargs") or {}
         try:
-            return self.tokenizer.apply_chat_template([_without(turn, *SWITCHES) for turn in messages], **options)
+            return self.tokenizer.apply_chat_template([_plain(turn) for turn in messages], **options)
         except Exception as error:  # templates raise whatever they like
             raise DataError(f"the chat template of the model fails: {one_line(error)}", value=messages) from error
 
@@ -202,9 +291,12 @@ class TrlEncoder:
             raise DataError(f"tools is text that is not JSON ({one_line(error)})", value=tools) from error
 
     @cached_property
-    def _chat_template(self) -> str | None:
-        """TRL's own template with marks around answers, where they are needed and the tokenizer's has none."""
-        if not self.assistant_only_loss:
+    def _chat_template(self) -> str | Literal[False] | None:
+        """TRL's own template with marks around answers, where they are needed and the tokenizer's has none.
+
+        False where TRL has none either: answers are then found by rendering what stands before them.
+        """
+        if self.train_on == "all" or not self.tokenizer.chat_template:
             return None
         from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
@@ -212,8 +304,8 @@ class TrlEncoder:
             return None
         try:
             template: str | None = get_training_chat_template(self.tokenizer)
-        except ValueError as error:
-            raise UsageError(one_line(error), field="assistant_only_loss", value=True) from error
+        except ValueError:
+            return False
         return template
 
     def _ended(self, text: str) -> str:
@@ -221,15 +313,52 @@ class TrlEncoder:
         return text if text.endswith(eos) else text + eos
 
 
-_HINT = "remove it, or take a model or a chat_template_path that knows it"
+def token_ends(tokenizer: Any, text: str, ids: list[int], *, add_special_tokens: bool = False) -> NDArray[np.int64]:
+    """Return the character at which each token of a text ends."""
+    try:
+        found = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
+    except NotImplementedError as error:
+        hint = "take a model with a fast tokenizer"
+        raise UsageError(
+            "does not say where its tokens stand, which weights need", field="tokenizer", hint=hint
+        ) from error
+    if list(found["input_ids"]) != list(ids):
+        raise DataError("the tokens of a row are not those of its text, so its parts have no weights of their own")
+    return np.array([end for _, end in found["offset_mapping"]], dtype=np.int64)
 
 
 def _field(message: Any, name: str) -> Any:
     return message.get(name) if isinstance(message, Mapping) else None
 
 
-def _is_off(message: Row) -> bool:
-    return any(message.get(name) == 0 for name in SWITCHES)
+def _weight_of(message: Row) -> float:
+    """Return the weight of a message or of a part: the product of its switches."""
+    return as_weight(message.get("weight"), "weight") * as_weight(message.get("train"), "train")
+
+
+def _parts(message: Any) -> list[Row]:
+    """Return the parts of a message some of which have weights; none where no part has."""
+    content = _field(message, "content")
+    parts = content if isinstance(content, list) else []
+    if all(_field(part, name) is None for part in parts for name in SWITCHES):
+        return []
+    for part in parts:
+        unknown = sorted(set(part) - {"type", "text", *SWITCHES})
+        if unknown or not isinstance(part.get("text"), str) or part.get("type", "text") != "text":
+            problem = f"has the key {unknown[0]!r}" if unknown else "is not text"
+            raise DataError(f"a part of a message {problem}, and beside it others have weights", value=part)
+    return parts
+
+
+def _has_weights(message: Row) -> bool:
+    return any(message.get(name) is not None for name in SWITCHES) or bool(_parts(message))
+
+
+def _plain(message: Row) -> Row:
+    """Return a message as templates know it."""
+    parts = _parts(message)
+    plain = _without(message, *SWITCHES)
+    return {**plain, "content": "".join(part["text"] for part in parts)} if parts else plain
 
 
 def _without(fields: Row, *names: str) -> Row:
@@ -241,8 +370,3 @@ def _renamed(call: Row) -> Row:
     if isinstance(call.get("function"), Mapping):
         return {**call, "function": _renamed(call["function"])}
     return {**call, "name": f"{call.get('name')}_"}
-
-
-def _common_prefix(one: list[int], other: list[int]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

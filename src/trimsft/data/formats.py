@@ -36,11 +36,12 @@ FORMS = {
 KNOWN = ", ".join("+".join(columns) for columns in FORMS.values())
 """The forms by their columns, for hints."""
 _BESIDE = {
-    "tokenised": ("labels", "completion_mask", "assistant_masks"),
+    "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights"),
     "prompt-completion": ("tools", "chat_template_kwargs"),
     "messages": ("tools", "chat_template_kwargs"),
 }
-"""Columns that change which tokens a row becomes, or which of them are trained."""
+"""Columns that change which tokens a row becomes, or how much they are trained; every form may have `weight`, too."""
+WEIGHT = "weight"
 
 
 def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "solution")) -> str | None:
@@ -92,14 +93,14 @@ def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
     form = (find_form(list(given[0])) if given else None) or PAIR
     if form in CONVERTERS:
         return as_known_rows(at(f"row {number}", CONVERTERS[form], row) for number, row in enumerate(given))
-    kept = (*FORMS[form], *_BESIDE.get(form, ()))
+    kept = (*FORMS[form], *_BESIDE.get(form, ()), WEIGHT)
     return form, [{name: row[name] for name in kept if row.get(name) is not None} for row in given]
 
 
-def at(place: str, convert: Callable[[Mapping[str, Any]], Result], row: Mapping[str, Any]) -> Result:
+def at(place: str, function: Callable[..., Result], *given: Any) -> Result:
     """Return the result of a function of a row; its error names the place."""
     try:
-        return convert(row)
+        return function(*given)
     except DataError as error:
         error.problem = f"{place}: {error.problem}"
         raise
@@ -110,7 +111,7 @@ def _from_alpaca(row: Mapping[str, Any]) -> Row:
     _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
-    return {"problem": problem, "solution": row.get("output")}
+    return {"problem": problem, "solution": row.get("output"), **({WEIGHT: row[WEIGHT]} if WEIGHT in row else {})}
 
 
 _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("system", "user", "assistant", "tool")}
@@ -130,7 +131,8 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
             raise DataError(problem, value=turn, hint="write such rows as messages")
         others = {name: value for name, value in fields.items() if name not in ("from", "value")}
         messages.append({**others, "role": _ROLES[speaker], "content": text})
-    return {"messages": messages, **({"tools": row["tools"] or None} if "tools" in row else {})}
+    others = {name: row[name] or None if name == "tools" else row[name] for name in ("tools", WEIGHT) if name in row}
+    return {"messages": messages, **others}
 
 
 def _refuse_more(row: Mapping[str, Any], *names: str) -> None:

@@ -14,14 +14,27 @@ import json
 import logging
 import random
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.data.formats import CONVERTERS, FORMS, KNOWN, PAIR, Row, as_known, as_known_rows, at, find_form, is_nothing
-from trimsft.data.templates import TEMPLATE_NAMES, Rendering, check_template_name
+from trimsft.data.formats import (
+    CONVERTERS,
+    FORMS,
+    KNOWN,
+    PAIR,
+    WEIGHT,
+    Row,
+    as_known,
+    as_known_rows,
+    at,
+    find_form,
+    is_nothing,
+)
+from trimsft.data.templates import TEMPLATE_NAMES, TRAIN_ON, Rendering, check_template_name
+from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
 from trimsft.models import asking_hub
 from trimsft.options import option
@@ -72,15 +85,20 @@ class DataConfig:
     drop_incomplete: bool = _option(
         False, "Drop and count rows that lack a column of their form, instead of refusing the data."
     )
+    train_on: str | None = _option(
+        None, "Messages: train the turns of the assistant (default), only the last of them, or all.", choices=TRAIN_ON
+    )
+    weights: str | None = _option(
+        None, 'Weights of tokens by role, span or /pattern/, such as "prompt=0.1, thinking=0.5, boxed=2".'
+    )
 
     def __post_init__(self) -> None:
         check_template_name(self.template)
+        parse_weights(self.weights)
         if self.sample is not None and self.sample < 1:
-            hint = "leave it out to use all rows"
-            raise DataError("must be at least 1", field="sample", value=self.sample, hint=hint)
+            raise DataError("must be at least 1", field="sample", value=self.sample)
         if self.drop_overlap and self.benchmarks_dir is None:
-            hint = "name the folder of benchmarks"
-            raise DataError("has no effect without benchmarks_dir", field="drop_overlap", hint=hint)
+            raise DataError("has no effect without benchmarks_dir", field="drop_overlap")
         if not self.dataset_name.strip():
             raise DataError("is missing", field="dataset_name", hint="name a dataset of the hub or a local file")
 
@@ -108,18 +126,11 @@ class DataConfig:
 class RowSettings(Rendering):
     """Which rows are measured, and how they are rendered: settings of `trimsft tokens` and `trimsft audit`."""
 
-    data: str = option(
-        metavar="DATA",
-        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes.",
-    )
+    data: str = option(metavar="DATA", help="Dataset of the hub, or local files, in any form that train takes.")
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
     solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
-    drop_incomplete: bool = option(
-        False,
-        flags=("--drop-incomplete",),
-        help="Drop and count rows that lack a column of their form, instead of refusing the data.",
-    )
+    drop_incomplete: bool = option(False, flags=("--drop-incomplete",), help="Drop rows that lack a column.")
 
     def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
         """Return the rows as `trimsft train` reads them, in the columns of their form, and where they come from."""
@@ -132,7 +143,7 @@ class RowSettings(Rendering):
             error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
             raise
         is_pairs = "problem" in rows[0]
-        for name in ("assistant_only_loss",) if is_pairs else ("template", "system_prompt"):
+        for name in ("train_on",) if is_pairs else ("template", "system_prompt"):
             if getattr(self, name) != getattr(type(self), name):
                 where = "problems and solutions" if is_pairs else "rows without problem and solution"
                 problem = f"has no effect on {where} ({self.data})"
@@ -168,12 +179,10 @@ class Source:
         return (f"{self.name}, {self.unit} {number}" for number in self.numbers)
 
     def column(self, name: str) -> Iterable[Any]:
-        """Yield one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
+        """Return one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
         if isinstance(self.records, list):
-            yield from (record.get(name) for record in self.records)
-        else:
-            for batch in self.records.select_columns([name]).iter(batch_size=1000):
-                yield from batch[name]
+            return (record.get(name) for record in self.records)
+        return (value for batch in self.records.select_columns([name]).iter(batch_size=1000) for value in batch[name])
 
 
 @dataclass(frozen=True)
@@ -211,34 +220,28 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
             raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
         log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(fits):,}", problem)
     rows, numbers = _as_table(known, fits), list(compress(count(), fits))
-    chosen = _sample(len(rows), config) if split == "train" else None
-    if chosen is not None:
-        rows, numbers = rows.select(chosen), [numbers[row] for row in chosen]
-    return Loaded(rows, sources, numbers)
+    chosen = _sample(len(rows), config) if split == "train" else range(len(rows))
+    return Loaded(rows.select(chosen), sources, [numbers[row] for row in chosen])
 
 
 def _in_known_form(source: Source, config: DataConfig) -> Source:
     """Return rows as problem and solution, or in a form of TRL's; refuse those of none."""
     form = find_form(source.columns, config.pair)
     if form is None:
-        missing = [
-            name for name in ("problem_column", "solution_column") if getattr(config, name) not in source.columns
-        ]
-        absent = " or ".join(repr(getattr(config, name)) for name in missing)
+        field = "solution_column" if config.problem_column in source.columns else "problem_column"
+        absent = " or ".join(repr(name) for name in config.pair if name not in source.columns)
         problem = f"{source.name} has no column {absent}, it has {', '.join(source.columns)}"
-        raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
+        raise DataError(problem, field=field, hint=f"name the right columns, or bring one of the forms {KNOWN}")
     if form in CONVERTERS:
         places = zip(source.places, source.records, strict=True)
         return replace(source, records=[at(place, CONVERTERS[form], row) for place, row in places])
     if form != PAIR:
         return source
     # other columns need not fit into a table
+    names = dict(zip(config.pair, FORMS[PAIR], strict=True)) | ({WEIGHT: WEIGHT} if WEIGHT in source.columns else {})
     if isinstance(source.records, list):
-        problems, solutions = map(source.column, config.pair)
-        pairs = zip(problems, solutions, strict=True)
-        return replace(source, records=[dict(zip(FORMS[PAIR], pair, strict=True)) for pair in pairs])
-    table = source.records.select_columns(list(config.pair))
-    return replace(source, records=table.rename_columns(dict(zip(config.pair, FORMS[PAIR], strict=True))))
+        return replace(source, records=[{new: row.get(old) for old, new in names.items()} for row in source.records])
+    return replace(source, records=source.records.select_columns(list(names)).rename_columns(names))
 
 
 def _read_sources(config: DataConfig, split: Split) -> list[Source]:
@@ -271,8 +274,7 @@ def _ask_hub(config: DataConfig, split: str) -> Source:
             )
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
-        revision = f" at {config.dataset_revision}" if config.dataset_revision else ""
-        problem = f"cannot load split {split!r} of {name!r}{revision} from the hub ({reason})"
+        problem = f"cannot load split {split!r} of {name!r} from the hub ({reason})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"
         raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
@@ -301,14 +303,13 @@ def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
     return as_known(joined, sources[0].name)
 
 
-def _sample(rows: int, config: DataConfig) -> list[int] | None:
+def _sample(rows: int, config: DataConfig) -> Sequence[int]:
     """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
     wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
-    if wanted is None or wanted == rows:
-        return None
-    if wanted > rows:
+    if wanted is not None and wanted > rows:
         log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
-        return None
+    if wanted is None or wanted >= rows:
+        return range(rows)
     generator = random.Random(config.sample_seed)
     keys = [generator.random() for _ in range(rows)]
     return sorted(range(rows), key=keys.__getitem__)[:wanted]
@@ -355,8 +356,11 @@ def read_file(path: Path) -> Source:
             records: Any = _read_parquet(path)
             numbers: Sequence[int] = range(len(records))
         else:
-            text = _decoded(read_unpacked(path), path)
+            text = read_unpacked(path).decode("utf-8-sig")
             records, numbers = _READERS[suffix.removesuffix(".gz")](text, path)
+    except UnicodeDecodeError as error:
+        line = 1 + error.object.count(b"\n", 0, error.start)
+        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     if len(numbers) == 0:
@@ -384,32 +388,23 @@ def _read_json(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
 
 
 def _read_csv(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
-    limit = csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
-    reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
-    lines = []  # each with the number of its first line: quoted cells may span several
+    csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
+    reader, rows, numbers = csv.DictReader(io.StringIO(text, newline=""), strict=True), list[Row](), list[int]()
     try:
-        for cells in reader:
-            if cells:
-                lines.append((begins, cells))
-            begins = reader.line_num + 1
+        for row in reader:
+            if None in row or None in row.values():
+                problem = f"has {'more' if None in row else 'fewer'} cells than the header"
+                raise DataError(f"{path}, line {reader.line_num}: {problem}")
+            rows.append(row)
+            numbers.append(reader.line_num)  # where it ends: quoted cells may span several
     except csv.Error as error:
-        raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
-    finally:
-        csv.field_size_limit(limit)
-    (_, header), *lines = lines or [(1, [])]
-    if len(set(header)) < len(header):
-        raise DataError(f"{path}: the header names a column twice: {', '.join(header)}")
-    for number, cells in lines:
-        if len(cells) != len(header):
-            raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
-    return [dict(zip(header, cells, strict=True)) for _, cells in lines], [number for number, _ in lines]
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
+    if len(set(reader.fieldnames or [])) < len(reader.fieldnames or []):
+        raise DataError(f"{path}: the header names a column twice: {', '.join(reader.fieldnames or [])}")
+    return rows, numbers
 
 
-_READERS: dict[str, Callable[[str, Path], tuple[list[Row], Sequence[int]]]] = {
-    ".jsonl": _read_jsonl,
-    ".json": _read_json,
-    ".csv": _read_csv,
-}
+_READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv}
 SUFFIXES = (".parquet", *_READERS, *(f"{suffix}.gz" for suffix in _READERS))
 
 
@@ -429,14 +424,6 @@ def _read_parquet(path: Path) -> Dataset:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
     except ValueError as error:  # a type that datasets has no name for
         raise DataError(f"{path}: cannot be read ({one_line(error)})", hint="remove that column") from error
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = 1 + error.object.count(b"\n", 0, error.start)
-        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
 def _parsed(text: str, place: str) -> Any:

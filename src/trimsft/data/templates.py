@@ -1,23 +1,10 @@
 """From problems to prompts, in training and in evaluation alike; imports nothing heavy.
 
-What the published recipe does (the DFT code that the paper follows, read at commit e153181):
-
-- Training renders the bare problem as the only message, with the tokenizer's own chat template and generation prompt,
-  and appends solution and eos_token, tokenised apart. No system message is passed, so the template's default stands
-  there; for Qwen2.5-Math that is `SYSTEM_PROMPT`, which gives other models the same instruction.
-- Evaluation uses fixed texts instead, and other ones, with the instruction at the end of the user's message:
-  `qwen-boxed`, `llama-base-boxed` (every message closed by <|end_of_text|>, Llama's eos) and `deepseek` below. To train
-  on the prompt of evaluation, name its template. `qwen25-math-cot` is the text published for Qwen2.5-Math's
-  instruction models.
-
-`plain` is ours, for base models without a chat template:
-
-    Please reason step by step, and put your final answer within \\boxed{}.
-
-    Problem:
-    What is 1+1?
-
-    Solution:
+The published recipe (the DFT code that the paper follows, read at commit e153181) trains on the bare problem as the
+only message of the tokenizer's own chat template, whose default system message stays (for Qwen2.5-Math it is
+`SYSTEM_PROMPT`, which gives other models the same instruction). It evaluates with other, fixed texts, the instruction
+at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `qwen25-math-cot` is the text
+published for Qwen2.5-Math's instruction models; `plain` is ours, for base models without a chat template.
 """
 
 from __future__ import annotations
@@ -27,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from trimsft.data.weights import parse_weights
 from trimsft.errors import UsageError, one_line
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs import RunDirectory
@@ -184,13 +172,7 @@ def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, P
     """Choose for `--template auto` in evaluation; return the template's name, the template, and in one line why.
 
     The recipe evaluates each family of its base models with a fixed text. A family is known by what its tokenizer does
-    and holds, never by a name or a path, which change when a model is trained or moved:
-
-        family        chat template                             tokens                                  template
-        Qwen 2, 2.5   ChatML, with a system message of its own  <|im_end|>, <|endoftext|>, no bos       qwen-boxed
-        DeepSeekMath  none, or "User: ...\\n\\nAssistant:"        begin_of_sentence as bos, full-width    deepseek
-        Llama 3 base  none                                      <|begin_of_text|>, <|start_header_id|>  llama-base-boxed
-        any other     its own, or none                                                                  chat, or plain
+    and holds (`recognise`), never by a name or a path, which change when a model is trained or moved.
     """
     name, why = recognise(tokenizer)
     if system_prompt is not None and name not in ("chat", "plain"):
@@ -243,6 +225,9 @@ def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:
 
 # ---- how rows of any form become tokens
 
+TrainOn = Literal["assistant", "last", "all"]
+TRAIN_ON = ("assistant", "last", "all")
+"""The turns of messages that are trained: of the assistant, the last of those, or every one."""
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
 Keep = Literal["start", "end"]
@@ -253,22 +238,11 @@ Keep = Literal["start", "end"]
 class Rendering:
     """The rendering of rows, in the words of `trimsft train`; what is not set is taken from a run's training."""
 
-    template: str = option(
-        "auto",
-        metavar="NAME",
-        help="How a problem becomes a prompt; auto takes the template that the run was trained with.",
-    )
-    system_prompt: str | None = option(
-        None, help="System prompt ('' for none); by default the one that the run was trained with."
-    )
-    max_length: int | None = option(
-        None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
-    )
-    assistant_only_loss: bool = option(
-        False,
-        flags=("--assistant-only-loss",),
-        help="In messages, measure the assistant's turns only (default: as the run was trained, else all).",
-    )
+    template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt (auto: as trained).")
+    system_prompt: str | None = option(None, help="System prompt, '' for none (default: as the run was trained).")
+    max_length: int | None = option(None, help="Cut rows to so many tokens, 0: never (default: as trained).", least=0)
+    train_on: str | None = option(None, choices=TRAIN_ON, help="Turns of messages (default: as trained, or assistant).")
+    weights: str | None = option(None, metavar="RULES", help='Weights by role or span: "prompt=0.1, thinking=0.5".')
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
     completion_only_loss: bool | None = None  # of prompts and completions; None masks prompts
@@ -276,6 +250,7 @@ class Rendering:
     def __post_init__(self) -> None:
         check_options(self)
         check_template_name(self.template)
+        parse_weights(self.weights)
         if self.truncation_mode not in (None, "keep_start", "keep_end"):
             raise UsageError("must be keep_start or keep_end", field="truncation_mode", value=self.truncation_mode)
 
@@ -311,7 +286,8 @@ def _trained(model: str | Path) -> Rendering | None:
         "max_length": None if splits else config.get("max_length", TRAINED_LENGTH),
         # packing cuts at the end, whatever the mode
         "truncation_mode": "keep_start" if packs else config.get("truncation_mode", "keep_start"),
-        "assistant_only_loss": config.get("assistant_only_loss", False),
+        "train_on": config.get("train_on") or ("assistant" if config.get("assistant_only_loss") else None),
+        "weights": config.get("weights"),
         "completion_only_loss": config.get("completion_only_loss"),
     }
     return checked(Rendering, rendering, where=str(run.config_path))

@@ -31,13 +31,22 @@ LONGEST_TOKEN = 100
 MOST_MARKS = 8
 """Accents and other marks on one letter that are shown."""
 _FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
-_KEPT = {"\n", "\t"}
 _UNDECODABLE = "\ufffd"
 
 
 def visible(text: object) -> str:
     """Spell out whatever cannot be seen; line breaks and tabs stay."""
-    return "".join(_shown(letter) for letter in str(text))
+
+    def shown(letter: str) -> str:
+        if letter in "\n\t" or (letter.isascii() and letter.isprintable()):
+            return letter
+        category = unicodedata.category(letter)
+        if letter == "\u00a0":
+            return "⍽"
+        is_hidden = category in HIDDEN or category == "Zs" or letter in _FILLERS
+        return f"⟨U+{ord(letter):04X}⟩" if is_hidden else letter
+
+    return "".join(map(shown, str(text)))
 
 
 def spaced(text: str) -> str:
@@ -78,16 +87,6 @@ def json_for_script(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _shown(letter: str) -> str:
-    if letter in _KEPT or (letter.isascii() and letter.isprintable()):
-        return letter
-    category = unicodedata.category(letter)
-    odd_space = category == "Zs" and letter != "\u00a0"
-    if category in HIDDEN or letter in _FILLERS or odd_space:
-        return f"⟨U+{ord(letter):04X}⟩"
-    return "⍽" if letter == "\u00a0" else letter
-
-
 class TokenTexts:
     """The text of single tokens, as they stand inside a text: leading spaces kept, split characters as bytes.
 
@@ -122,26 +121,20 @@ class TokenTexts:
         if piece is None:  # an embedding may be larger than its vocabulary
             return f"<id {token}>"
         text = self._decode([*self._before, token])[self._start :]
-        if _UNDECODABLE in text and _UNDECODABLE not in piece:
-            return _as_bytes(piece)
-        return text
+        alphabet = _byte_alphabet()
+        # where it is spelt <0xE2> already, there is nothing to spell out
+        if _UNDECODABLE in text and _UNDECODABLE not in piece and all(letter in alphabet for letter in piece):
+            return "".join(f"<0x{alphabet[letter]:02X}>" for letter in piece)
+        return piece if _UNDECODABLE in text and _UNDECODABLE not in piece else text
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return text
 
 
-def _as_bytes(piece: str) -> str:
-    alphabet = _byte_alphabet()
-    if all(letter in alphabet for letter in piece):
-        return "".join(f"<0x{alphabet[letter]:02X}>" for letter in piece)
-    return piece  # byte fallback: such pieces are spelt <0xE2> already
-
-
 @cache
 def _byte_alphabet() -> dict[str, int]:
     """Return the letters of byte-level tokenizers and their bytes: printable ones as they are, others from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    letters = {chr(byte): byte for byte in printable}
-    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
+    others = (byte for byte in range(256) if byte not in printable)
+    return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}

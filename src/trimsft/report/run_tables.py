@@ -22,17 +22,7 @@ from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.report.score_tables import in_order
 from trimsft.report.sweep import read_sweep
 from trimsft.tables import Records, Value
-from trimsft.tokens.statistics import (
-    REGIONS,
-    by_category,
-    by_tenth,
-    calibration,
-    confidence,
-    diagnose,
-    ending,
-    movement,
-    objectives_of,
-)
+from trimsft.tokens.statistics import REGIONS, by_category, confidence, diagnose, movement, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]
@@ -184,24 +174,8 @@ def token_records(tables: Tables, weighing: Mapping[str, Objective], band: Band)
         Records("objectives", "Weights and gradient mass of every objective", weights, [note], _DIGITS),
     ]
     note = f"Weight and masses of TrimSFT, {_text(band)}; middle is the percent of a group's tokens within the band."
-    grouped = {("categories_by_run", "Token categories of every run"): by_category}
-    grouped["positions", "Along the solution"] = by_tenth
-    for (name, title), group_tokens in grouped.items():
-        rows = [row_of({"run": label}, one) for label, table in tables.items() for one in group_tokens(table, **band)]
-        records.append(Records(name, title, rows, [note], _DIGITS))
-    note = (
-        "Confidence is the probability of the model's first choice for each token, accuracy how often that is the gold "
-        "token; ece over 15 bins of equal width, low and high its 95 % interval by resampling examples. Shares from "
-        "0 to 1."
-    )
-    rows = [row_of({"run": label}, calibration(table)) for label, table in tables.items()]
-    records.append(Records("calibration", "How sure, and how often right", rows, [note], dict.fromkeys(rows[0], 4)))
-    if ends := {label: end for label, table in tables.items() if (end := ending(table, weighing))}:
-        note = "The eos of every solution that has one: mean weight, and percent of all gradient mass, by objective."
-        guessed = ", ".join(label for label, end in ends.items() if not end.known)
-        notes = [note, f"Not named in the table, so the last token is taken for eos: {guessed}."] if guessed else [note]
-        rows = [row_of({"run": label}, end) for label, end in ends.items()]
-        records.append(Records("endings", "How solutions end", rows, notes, {**_DIGITS, "median_rank": 1}))
+    rows = [row_of({"run": label}, one) for label, table in tables.items() for one in by_category(table, **band)]
+    records.append(Records("categories_by_run", "Token categories of every run", rows, [note], _DIGITS))
     return records
 
 

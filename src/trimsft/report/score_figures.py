@@ -7,9 +7,8 @@ field_curves({"TrimSFT": {1e-4: (29.8, 28.1, 31.4), ...}, "SFT": {...}}, field="
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +84,7 @@ def score_dots(
         return drawn.with_data(["metric", "benchmark", "run", "value", "low", "high", "paper"], rows)
 
 
-# ---- Figure 3
+# ---- scores over what was varied
 
 
 def ablation_curves(
@@ -111,44 +110,28 @@ def ablation_curves(
         panels = drawn.figure.subplots(1, 2 * len(sources), sharey=True)
         for place, (name, (ours, sft)) in enumerate(sources.items()):
             zero = (sft or 0.0) if above_sft else 0.0
-            for fixed in (0, 1):
+            for fixed, sign in enumerate(("m", r"\tau")):
+                by_value: dict[float, dict[float, Spread]] = defaultdict(dict)
+                for setting, (value, low, high) in sorted(ours.items()):
+                    by_value[setting[fixed]][setting[1 - fixed]] = (value - zero, low - zero, high - zero)
+                # as many as there are lines, those with the most points
+                kept = sorted(sorted(by_value, key=lambda value: -len(by_value[value]))[: len(VALUE_LINES)])
                 axes = panels[fixed * len(sources) + place]
-                _draw_family(axes, ours, fixed, zero)
+                curves = {f"${sign}={value:g}$": by_value[value] for value in kept}
+                _draw_curves(axes, curves, dict(zip(curves, VALUE_LINES, strict=False)))
+                axes.set_xlabel(_LABELS[("bandwidth", "margin")[fixed]])
                 axes.set_title({"ours": "ours", "paper": "the paper"}[name] if paper else "", loc="left")
+                axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8)
                 if sft is not None:
                     axes.axhline(sft - zero, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)))
-                    note = f"SFT: {sft:.1f} %"
                     where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "color": AMBER}
-                    axes.annotate(note, (0.98, sft - zero), **where)
+                    axes.annotate(f"SFT: {sft:.1f} %", (0.98, sft - zero), **where)
             own: list[list[object]] = [[*setting, *spread] for setting, spread in sorted(ours.items())]
             own += [] if sft is None else [["sft", None, sft, None, None]]
             rows += [[name, *row] for row in own] if paper else own
         panels[0].set_ylabel(f"{metric.removesuffix(', %')},\npoints above SFT" if above_sft else metric)
         header = ["margin", "bandwidth", "value", "low", "high"]
         return drawn.with_data(["source", *header] if paper else header, rows)
-
-
-def _draw_family(axes: Axes, scores: Scores, fixed: int, zero: float) -> None:
-    """Draw curves over one parameter, for the values of the other with the most points; `fixed` 0 is the margin."""
-    by_value: dict[float, list[tuple[float, Spread]]] = defaultdict(list)
-    for setting, spread in scores.items():
-        by_value[setting[fixed]].append((setting[1 - fixed], spread))
-    most = sorted(by_value, key=lambda value: -len(by_value[value]))[: len(VALUE_LINES)]
-    for value, line in zip(sorted(most), VALUE_LINES, strict=False):
-        places, spreads = zip(*sorted(by_value[value]), strict=True)
-        draw_band(axes, places, np.array(spreads) - zero, rf"${('m', chr(92) + 'tau')[fixed]}={value:g}$", line)
-    axes.set_xlabel(_LABELS[("bandwidth", "margin")[fixed]])
-    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8, handlelength=1.8)
-
-
-def draw_band(axes: Axes, x: Any, spreads: Any, label: str, line: Line) -> None:
-    """Draw a line of values [N, 3] with their intervals shaded."""
-    values, low, high = spreads.T
-    draw_line(axes, x, values, label, line)
-    axes.fill_between(x, low, high, color=line.colour, alpha=0.18, linewidth=0)
-
-
-# ---- sweeps
 
 
 def field_curves(
@@ -158,38 +141,18 @@ def field_curves(
     baseline: float | None = None,
     metric: str = "average@8, %",
 ) -> Drawing:
-    """Draw `scores` by method and value of the field, in the unit of `metric`; `baseline` is SFT's without a curve.
-
-    Numbers of more than a decade stand on a logarithmic axis; values that are no numbers stand side by side, unjoined.
-    """
+    """Draw `scores` by method and value of the field, in the unit of `metric`; `baseline` is SFT's without a curve."""
     if not any(scores.values()):
         raise ValueError("scores: there are none; give the value of at least one method")
-    values = in_order({value for curve in scores.values() for value in curve})
     with drawing(COLUMN, 2.35) as drawn:
         axes = drawn.figure.subplots()
-        for number, (label, line) in enumerate(lines_of(scores).items()):
-            kept = [value for value in values if value in scores[label]]
-            spreads = np.array([scores[label][value] for value in kept])
-            if are_numbers(values):
-                draw_band(axes, kept, spreads, shown(label), line)
-                continue
-            places = [values.index(value) + 0.12 * (number - (len(scores) - 1) / 2) for value in kept]
-            bars = np.abs(spreads[:, 1:].T - spreads[:, 0])
-            look: Any = {"color": line.colour, "marker": line.marker, "linestyle": "", "capsize": 2}
-            axes.errorbar(places, spreads[:, 0], bars, label=shown(label), **look)
+        lines = lines_of(scores)
+        _draw_curves(axes, {shown(label): scores[label] for label in lines}, {shown(one): lines[one] for one in lines})
         if baseline is not None:
             axes.axhline(baseline, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)), label="SFT")
-        texts = [plain(value_text(value)) for value in values]
-        if not are_numbers(values):
-            axes.set_xticks(range(len(values)), texts)
-            axes.margins(x=0.2)
-        elif min(values) > 0 and max(values) > 10 * min(values):
-            axes.set_xscale("log")
-            if len(values) < 10 and all(b > 1.6 * a for a, b in itertools.pairwise(values)):
-                axes.set_xticks(values, texts)
-                axes.set_xticks([], minor=True)
         axes.set(xlabel=_LABELS.get(field) or plain(field), ylabel=plain(metric))
         legend_below(drawn.figure, axes, last="SFT")
+        values = _in_order(scores)
         rows: list[list[object]] = [
             [label, value, *curve[value]] for label, curve in scores.items() for value in values if value in curve
         ]
@@ -197,15 +160,33 @@ def field_curves(
         return drawn.with_data(["method", field, "value", "low", "high"], rows)
 
 
-def in_order(values: set[Any]) -> list[Any]:
-    """Return numbers by size, anything else by its letters."""
-    return sorted(values, key=None if are_numbers(values) else value_text)
+def _draw_curves(axes: Axes, curves: Mapping[str, Mapping[Any, Spread]], lines: Mapping[str, Line]) -> None:
+    """Draw values with their intervals shaded; what is no number stands side by side, with bars.
+
+    Numbers of more than a decade stand on a logarithmic axis.
+    """
+    values = _in_order(curves)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    for place, (label, line) in enumerate(lines.items()):
+        kept = [value for value in values if value in curves[label]]
+        middle, low, high = np.array([curves[label][value] for value in kept]).T
+        if numbers:
+            draw_line(axes, kept, middle, label, line)
+            axes.fill_between(kept, low, high, color=line.colour, alpha=0.18, linewidth=0)
+        else:
+            at = [values.index(value) + 0.12 * (place - (len(lines) - 1) / 2) for value in kept]
+            look: Any = {"color": line.colour, "marker": line.marker, "linestyle": "", "capsize": 2}
+            axes.errorbar(at, middle, np.abs([middle - low, high - middle]), label=label, **look)
+    if not numbers:
+        axes.set_xticks(range(len(values)), [plain(str(value)) for value in values])
+        axes.margins(x=0.2)
+    elif min(values) > 0 and max(values) > 10 * min(values):
+        axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xticks([], minor=True)
 
 
-def are_numbers(values: set[Any] | Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def value_text(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _in_order(curves: Mapping[str, Mapping[Any, Spread]]) -> list[Any]:
+    """Return all values of a field: numbers by size, anything else by its letters."""
+    values = {value for curve in curves.values() for value in curve}
+    return sorted(values, key=lambda value: (0, value, "") if isinstance(value, int | float) else (1, 0, str(value)))

@@ -22,7 +22,7 @@ from trimsft.intervals import Array, Interval
 from trimsft.objectives import BANDWIDTH, MARGIN, TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
 from trimsft.study.cell import BASE, Cell, method_name
-from trimsft.study.results import Summaries, Summary, in_common, mean_difference, paired, percent_text
+from trimsft.study.results import Summaries, Summary, mean_difference, paired, percent_text
 from trimsft.study.studies import STUDIES
 from trimsft.study.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 from trimsft.tables import rounded
@@ -91,15 +91,12 @@ def judge_claims(summaries: Summaries, tables: Mapping[str, Tables] | None = Non
             add(name, combine([one.verdict for one in judged.values()]), sentence)
     for model, of_model in (tables or {}).items():
         examples = min(table.example_count for table in of_model.values())
-        for name, judge_tokens in OF_TOKENS.items():
-            if (one := judge_tokens(of_model)) is not None:
-                few = examples < LEAST_EXAMPLES
-                text = (
-                    f"{one.text} {examples} examples, fewer than {LEAST_EXAMPLES}, tell too little."
-                    if few
-                    else one.text
-                )
-                add(name, OPEN if few else one.verdict, f"{model}: {text}" if len(tables or {}) > 1 else text)
+        of_base = (_weights, _masses, _categories) if BASE in of_model else ()
+        judged_tokens = {name: one for judge in of_base for name, one in judge(of_model[BASE]).items()}
+        for name, (verdict, text) in (judged_tokens | _gaps(of_model)).items():
+            if examples < LEAST_EXAMPLES:
+                verdict, text = OPEN, f"{text} {examples} examples, fewer than {LEAST_EXAMPLES}, tell too little."
+            add(name, verdict, f"{model}: {text}" if len(tables or {}) > 1 else text)
     return claims
 
 
@@ -125,10 +122,10 @@ def _main(summaries: Summaries, model: str, objective: str) -> Summary | None:
 def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str = "average") -> Judgement | None:
     """Judge whether one method of Table 1 is above another; `metric` may name {samples}."""
     a, b = (_main(summaries, model, name) for name in (high, low))
-    if a is None or b is None or not (names := in_common([a, b])):
+    if a is None or b is None:
         return None
     metric = metric.format(samples=min(a.samples, b.samples))
-    difference = paired(a, b, metric, *names)
+    difference = paired(a, b, metric)
     once = "" if min(a.seeds, b.seeds) > 1 else ", one training each"
     return Judgement(verdict_of(difference), f": {_against(a, b, metric)}, {percent_text(difference, '+')}{once}")
 
@@ -140,13 +137,13 @@ def _best(summaries: Summaries, model: str) -> Judgement | None:
     trim, sft = (_main(summaries, model, name) for name in ("trim", "sft"))
     others = [_main(summaries, model, name) for name in ("base", "sft", "fsft", "dft")]
     rivals = [summary for summary in others if summary is not None]
-    if trim is None or sft is None or len(rivals) < 2 or not (names := in_common([trim, *rivals])):
+    if trim is None or sft is None or len(rivals) < 2:
         return None
-    best = max(rivals, key=lambda summary: summary.interval("average", *names).value)
-    text = f": {_against(trim, best)}, {percent_text(paired(trim, best, 'average', *names), '+')}"
-    if all(verdict_of(paired(trim, rival, "average", *names)) == HOLDS for rival in rivals):
+    best = max(rivals, key=lambda summary: summary.interval("average").value)
+    text = f": {_against(trim, best)}, {percent_text(paired(trim, best), '+')}"
+    if all(verdict_of(paired(trim, rival)) == HOLDS for rival in rivals):
         return Judgement(HOLDS, text)
-    wide = [paired(trim, rival, "average", *names, tests=len(rivals)) for rival in rivals]
+    wide = [paired(trim, rival, tests=len(rivals)) for rival in rivals]
     lowest = min(wide, key=lambda difference: difference.high)
     if lowest.value < 0:
         text += f", corrected for {len(rivals)} rivals {percent_text(lowest, '+')}"
@@ -154,8 +151,7 @@ def _best(summaries: Summaries, model: str) -> Judgement | None:
 
 
 def _against(a: Summary, b: Summary, metric: str = "average") -> str:
-    names = in_common([a, b])
-    scores = [(method_name(one.setting.objective), one.interval(metric, *names).value) for one in (a, b)]
+    scores = [(method_name(one.setting.objective), one.interval(metric).value) for one in (a, b)]
     return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores)
 
 
@@ -179,16 +175,16 @@ def _tau_over_m(summaries: Summaries, model: str) -> Judgement | None:
 def _narrow_above_sft(summaries: Summaries, model: str) -> Judgement | None:
     sft = _main(summaries, model, "sft")
     bands = [s for s in plane(summaries, model) if s.setting.get("bandwidth") == 1.0]
-    if sft is None or len(bands) < 2 or not (names := in_common([sft, *bands])):
+    if sft is None or len(bands) < 2:
         return None
-    differences = {s.setting.get("margin"): paired(s, sft, "average", *names) for s in bands}
+    differences = {s.setting.get("margin"): paired(s, sft) for s in bands}
     listed = ", ".join(f"m {margin:g}: {percent_text(one, '+')}" for margin, one in sorted(differences.items()))
     return Judgement(_where_all([verdict_of(one) for one in differences.values()]), f", against SFT: {listed}")
 
 
 def _hard_half_below(summaries: Summaries, model: str) -> Judgement | None:
     sft, halves = _main(summaries, model, "sft"), plane(summaries, model, "trim-h")
-    if sft is None or not halves or not in_common([sft, *halves]):
+    if sft is None or not halves:
         return None
     difference = mean_difference([(sft, half) for half in halves])
     text = f": SFT minus TrimSFT-H, over {_margins(halves)}: {percent_text(difference, '+')}"
@@ -199,10 +195,11 @@ def _easy_half(summaries: Summaries, model: str) -> Judgement | None:
     trims = {summary.setting.band: summary for summary in plane(summaries, model)}
     halves = [summary for summary in plane(summaries, model, "trim-e") if summary.setting.band in trims]
     pairs = [(half, trims[half.setting.band]) for half in halves]
-    names = in_common(summary for pair in pairs for summary in pair) if pairs else ()
-    if len(names) < 2:
+    if not pairs or len(pairs[0][0].benchmarks) < 2:
         return None
-    ranked = sorted(names, key=lambda name: sum(trim.interval("average", name).value for _, trim in pairs))
+    ranked = sorted(
+        pairs[0][0].benchmarks, key=lambda name: sum(trim.interval("average", name).value for _, trim in pairs)
+    )
     hardest, easiest = ranked[0], ranked[-1]
     easy, hard = (mean_difference(pairs, "average", name) for name in (easiest, hardest))
     text = (
@@ -221,66 +218,56 @@ def _margins(summaries: Sequence[Summary]) -> str:
 # ---- tokens
 
 
-def _of_base(judge: Callable[[TokenTable], Judgement]) -> Callable[[Tables], Judgement | None]:
-    return lambda tables: judge(tables[BASE]) if BASE in tables else None
-
-
-def _wider_counts_more(table: TokenTable) -> Judgement:
+def _weights(table: TokenTable) -> dict[str, Judgement]:
+    """Judge R_eff and the share of high weights over margins and bandwidths."""
     sums = weight_sums(table, WEIGHED)
 
     def least_rise(means: Means) -> Array:
         steps = [(Setting(m, narrow), Setting(m, wide)) for narrow, wide in pairwise(BANDWIDTHS) for m in MARGINS]
         return np.asarray(np.min([r_eff(wide)(means) - r_eff(narrow)(means) for narrow, wide in steps], axis=0))
 
+    def spread(measure: Callable[[Setting], Statistic], settings: Sequence[Setting], means: Means) -> Array:
+        return np.asarray(np.ptp([measure(setting)(means) for setting in settings], axis=0))
+
+    def listed(measure: Callable[[Setting], Statistic], settings: Sequence[Setting], digits: int) -> str:
+        values = {setting: sums.value(measure(setting)) for setting in settings}
+        return ", ".join(f"({m:g}, {tau:g}) {value:.{digits}f}" for (m, tau), value in values.items())
+
     rise = sums.interval(least_rise)
-    text = f"R_eff at {_listed(sums, r_eff, WEIGHED, 3)}; the smallest rise from one tau to the next is"
-    return Judgement(verdict_of(rise), f"{text} {_text(rise, 3)}.")
-
-
-def _tau_moves_more(table: TokenTable) -> Judgement:
-    by_m, by_tau = _range(r_eff, OVER_M), _range(r_eff, OVER_TAU)
-    excess = weight_sums(table, WEIGHED).interval(lambda means: by_tau(means) - by_m(means))
-    text = f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(excess, 3)}."
-    return Judgement(verdict_of(excess), text)
-
-
-def _margin_moves_little(table: TokenTable) -> Judgement:
-    sums = weight_sums(table, WEIGHED)
-    by_m, by_tau = _range(high_weight_percent, OVER_M), _range(high_weight_percent, OVER_TAU)
+    excess = sums.interval(lambda means: spread(r_eff, OVER_TAU, means) - spread(r_eff, OVER_M, means))
+    by_m, by_tau = (partial(spread, high_weight_percent, settings) for settings in (OVER_M, OVER_TAU))
     below = sums.interval(lambda means: NEARLY_UNCHANGED * by_tau(means) - by_m(means))
-    values = _listed(sums, high_weight_percent, [*OVER_M, *OVER_TAU[1:]], 2)
-    text = (
-        f"Percent of tokens with a weight above {HIGH_WEIGHT} at {values}; tested is whether its range over m at "
-        f"tau = 1, {sums.value(by_m):.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
-        f"{sums.value(by_tau):.2f} (the paper's: 0.77 and 51.50); the bound minus the range: {_text(below, 2)}."
-    )
-    return Judgement(verdict_of(below), text)
+    texts = {
+        "wider-counts-more": f"R_eff at {listed(r_eff, WEIGHED, 3)}; the smallest rise from one tau to the next is "
+        f"{_text(rise, 3)}.",
+        "tau-moves-more": "The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by "
+        f"{_text(excess, 3)}.",
+        "margin-moves-little": f"Percent of tokens with a weight above {HIGH_WEIGHT} at "
+        f"{listed(high_weight_percent, [*OVER_M, *OVER_TAU[1:]], 2)}; tested is whether its range over m at tau = 1, "
+        f"{sums.value(by_m):.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
+        f"{sums.value(by_tau):.2f} (the paper's: 0.77 and 51.50); the bound minus the range: {_text(below, 2)}.",
+    }
+    intervals = (rise, excess, below)
+    return {name: Judgement(verdict_of(one), texts[name]) for name, one in zip(texts, intervals, strict=True)}
 
 
-def _range(measure: Callable[[Setting], Statistic], settings: Sequence[Setting]) -> Statistic:
-    """Return the largest minus the smallest over the settings."""
-    return lambda means: np.asarray(np.ptp([measure(setting)(means) for setting in settings], axis=0))
-
-
-def _listed(sums: ByExample, measure: Callable[[Setting], Statistic], settings: Sequence[Setting], digits: int) -> str:
-    values = {setting: sums.value(measure(setting)) for setting in settings}
-    return ", ".join(f"({m:g}, {tau:g}) {value:.{digits}f}" for (m, tau), value in values.items())
-
-
-def _hard_half_is_low(table: TokenTable) -> Judgement:
+def _masses(table: TokenTable) -> dict[str, Judgement]:
+    """Judge where the gradient of the half trims lies."""
     sums, lows = mass_sums(table), {setting: mass_percent("low", setting, "trim-h") for setting in PAPER_MASS}
-    half = sums.interval(lambda means: np.min([low(means) for low in lows.values()], axis=0) - 50)
-    listed = ", ".join(f"m {setting.margin:g}: {sums.value(low):.1f} %" for setting, low in lows.items())
-    return Judgement(verdict_of(half), f"{listed}; the smallest exceeds 50 % by {_text(half, 1)} points.")
-
-
-def _less_high(table: TokenTable) -> Judgement:
     pairs = [[mass_percent("high", setting, name) for name in ("trim-e", "trim")] for setting in PAPER_MASS]
-    cut = mass_sums(table).interval(lambda means: np.min([easy(means) - both(means) for easy, both in pairs], axis=0))
-    return Judgement(verdict_of(cut), f"The smallest difference over m is {_text(cut, 1)} points.")
+    half = sums.interval(lambda means: np.min([low(means) for low in lows.values()], axis=0) - 50)
+    cut = sums.interval(lambda means: np.min([easy(means) - both(means) for easy, both in pairs], axis=0))
+    listed = ", ".join(f"m {setting.margin:g}: {sums.value(low):.1f} %" for setting, low in lows.items())
+    low_text = f"{listed}; the smallest exceeds 50 % by {_text(half, 1)} points."
+    high_text = f"The smallest difference over m is {_text(cut, 1)} points."
+    return {
+        "hard-half-is-low": Judgement(verdict_of(half), low_text),
+        "less-high": Judgement(verdict_of(cut), high_text),
+    }
 
 
-def _towards_mathematics(table: TokenTable) -> Judgement:
+def _categories(table: TokenTable) -> dict[str, Judgement]:
+    """Judge whether TrimSFT moves gradient to numbers and symbols."""
     sft = table["gradient_norm"].astype(np.float64)
     masses = {"sft": sft, "trim": weights_of(TrimSFT(1.0, 1.0), table) * sft}
     kinds = {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
@@ -296,23 +283,28 @@ def _towards_mathematics(table: TokenTable) -> Judgement:
     least = sums.interval(lambda means: np.min([gain(name, means) for name in ("numeric", "symbol")], axis=0))
     listed = ", ".join(f"{name} {_text(sums.interval(partial(gain, name)), 1)}" for name in CATEGORIES)
     text = f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}."
-    return Judgement(verdict_of(least), text)
+    return {"towards-mathematics": Judgement(verdict_of(least), text)}
 
 
-def _gaps(tables: Tables, *, more: str, less: str, below: float | None = None) -> Judgement | None:
+def _gaps(tables: Tables) -> dict[str, Judgement]:
     """Judge whether one method has a larger mean gap than another, or more gaps below the band."""
-    if more not in tables or less not in tables:
-        return None
-    gaps = [tables[name]["gap"].astype(np.float64) for name in (more, less)]
-    one, other = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
-    columns = [("tokens", np.ones_like(one)), ("difference", one - other)]
-    difference = ByExample(tables[more], columns).interval(ratio("difference", "tokens"))
-    what, unit = ("mean gap", "") if below is None else (f"percent of gaps below {below:.1f}", " points")
-    text = (
-        f"{what}, {method_name(more)} minus {method_name(less)}: {_text(difference, 2 if below is None else 1)}{unit}; "
-        "one training (seed 0) of each, interval over examples alone."
-    )
-    return Judgement(verdict_of(difference), text)
+    pairs = {"sft-shifts-right": ("sft", BASE), "fsft-keeps-small": ("fsft", "sft"), "trim-fewer-small": (BASE, "trim")}
+    judged = {}
+    for name, (more, less) in pairs.items():
+        if more not in tables or less not in tables:
+            continue
+        is_mean = name == "sft-shifts-right"
+        gaps = [tables[one]["gap"].astype(np.float64) for one in (more, less)]
+        one, other = gaps if is_mean else [100.0 * (gap < EDGE) for gap in gaps]
+        columns = [("tokens", np.ones_like(one)), ("difference", one - other)]
+        difference = ByExample(tables[more], columns).interval(ratio("difference", "tokens"))
+        what, unit = ("mean gap", "") if is_mean else (f"percent of gaps below {EDGE:.1f}", " points")
+        text = (
+            f"{what}, {method_name(more)} minus {method_name(less)}: {_text(difference, 2 if is_mean else 1)}{unit}; "
+            "one training (seed 0) of each, interval over examples alone."
+        )
+        judged[name] = Judgement(verdict_of(difference), text)
+    return judged
 
 
 def _text(interval: Interval, digits: int) -> str:
@@ -356,15 +348,4 @@ OF_SCORES: dict[str, Callable[[Summaries, str], Judgement | None]] = {
     "narrow-above-sft": _narrow_above_sft,
     "hard-half-below-sft": _hard_half_below,
     "easy-half": _easy_half,
-}
-OF_TOKENS: dict[str, Callable[[Tables], Judgement | None]] = {
-    "wider-counts-more": _of_base(_wider_counts_more),
-    "tau-moves-more": _of_base(_tau_moves_more),
-    "margin-moves-little": _of_base(_margin_moves_little),
-    "hard-half-is-low": _of_base(_hard_half_is_low),
-    "less-high": _of_base(_less_high),
-    "towards-mathematics": _of_base(_towards_mathematics),
-    "sft-shifts-right": partial(_gaps, more="sft", less=BASE),
-    "fsft-keeps-small": partial(_gaps, more="fsft", less="sft", below=EDGE),
-    "trim-fewer-small": partial(_gaps, more=BASE, less="trim", below=EDGE),
 }

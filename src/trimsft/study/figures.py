@@ -11,7 +11,7 @@ from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
 from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
-from trimsft.study.results import Summaries, in_common
+from trimsft.study.results import Summaries
 from trimsft.tokens.table import TokenTable
 
 
@@ -70,11 +70,10 @@ def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
 
 def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[str, figures.Drawing]:
     sft, bands = summaries.get(Cell(model=model, objective="sft")), plane(summaries, model)
-    names = in_common([*bands, *([] if sft is None else [sft])]) if bands else ()
-    if not names:
+    if not bands:
         return {}
-    scores = {s.setting.band: spread_percent(s.interval("average", *names)) for s in bands if s.setting.band}
-    baseline = None if sft is None else 100 * sft.interval("average", *names).value
+    scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
+    baseline = None if sft is None else 100 * sft.interval("average").value
     metric = f"average@{samples}, %"
     return {f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())}
 

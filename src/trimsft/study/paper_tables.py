@@ -193,7 +193,6 @@ class ScoreRow:
     """One number of ours, and the paper's; all are shares from 0 to 1."""
 
     setting: cells.Cell
-    seeds: tuple[int, ...]
     benchmark: str
     metric: str
     ours: Interval
@@ -208,7 +207,7 @@ class ScoreRow:
             "benchmark": self.benchmark,
             "metric": self.metric,
             **self.ours.as_dict(),
-            "seeds": len(self.seeds),
+            "seeds": len(self.by_seed),
             "by_seed": " ".join(f"{score:.6g}" for score in self.by_seed),
             "paper": self.paper,
             "paper_model": (paper_model(self.setting.model) or STAND_IN) if self.paper is not None else None,
@@ -230,18 +229,16 @@ def score_rows(
         model = paper_model(setting.model)
         printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
         for benchmark, names in columns.items():
-            if runs := summary.with_all(names):
-                is_stand_in = model is None and benchmark == list(columns)[-1]
-                row = ScoreRow(
-                    setting=setting,
-                    seeds=tuple(runs),
-                    benchmark=benchmark,
-                    metric=metric,
-                    ours=summary.interval(metric, *names),
-                    by_seed=summary.by_seed(metric, names),
-                    paper=_papers_mean(printed_row, names, study, is_stand_in=is_stand_in),
-                )
-                rows.append(row)
+            is_stand_in = model is None and benchmark == list(columns)[-1]
+            row = ScoreRow(
+                setting=setting,
+                benchmark=benchmark,
+                metric=metric,
+                ours=summary.interval(metric, *names),
+                by_seed=summary.by_seed(metric, names),
+                paper=_papers_mean(printed_row, names, study, is_stand_in=is_stand_in),
+            )
+            rows.append(row)
     return rows
 
 
@@ -259,8 +256,7 @@ def _papers_mean(row: paper.Score | None, names: Sequence[str], study: str, *, i
 
 def columns_of(summaries: Summaries, benchmarks: Sequence[str] = ()) -> Columns:
     """Column -> the benchmarks whose mean it is: each one, and all of them where there are several."""
-    every = dict.fromkeys(name for summary in summaries.values() for name in summary.benchmarks)
-    names = tuple(benchmarks or every)
+    names = tuple(benchmarks or next(iter(summaries.values())).benchmarks)
     return {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
 
 
@@ -280,27 +276,23 @@ def our_table(
         against_sft: add a column with the difference to SFT.
     """
     columns, labels = columns or columns_of(summaries), labels_of(summaries)
-    by_place = {(row.setting, row.benchmark): row for row in rows}
+    by_setting = {setting: [row for row in rows if row.setting == setting] for setting in summaries}
 
-    def difference(row: ScoreRow | None) -> Interval | None:
-        if row is None:
-            return None
+    def difference(row: ScoreRow) -> Interval | None:
         own = row.setting
         sft = summaries.get(cells.Cell(model=own.model, objective="sft", fields=own.shared_fields))
-        names = columns[row.benchmark]
-        if sft is None or row.setting == sft.setting or not sft.with_all(names):
+        if sft is None or row.setting == sft.setting:
             return None
-        return paired(summaries[own], sft, row.metric, *names)
+        return paired(summaries[own], sft, row.metric, *columns[row.benchmark])
 
     def arrow(row: ScoreRow) -> str:
         one = difference(row)
         return "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN
 
-    lines = []
-    for setting in summaries:
-        of_setting = [by_place.get((setting, column)) for column in columns]
-        scores = [Cell.of(row.ours, arrow(row)) if row else Cell("") for row in of_setting]
-        lines.append([Cell(labels[setting]), *scores])
+    lines = [
+        [Cell(labels[setting]), *(Cell.of(row.ours, arrow(row)) for row in of_setting)]
+        for setting, of_setting in by_setting.items()
+    ]
     seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
     over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
     many = f"{trainings(seeds)} each" if seeds else "nothing trained"
@@ -312,7 +304,7 @@ def our_table(
         )
     best = mark_best(lines, groups=[setting.model for setting in summaries], also_ties=False)
     if against_sft:
-        last = [difference(by_place.get((setting, list(columns)[-1]))) for setting in summaries]
+        last = [difference(of_setting[-1]) for of_setting in by_setting.values()]
         best = tuple((*line, Cell.of(one, sign="+")) for line, one in zip(best, last, strict=True))
     header = ("", *columns, *(["against SFT"] if against_sft else []))
     return Table(title, header, best, (*about, *notes))

@@ -4,8 +4,6 @@ for setting, summary in summarise(load_results(cells, out)).items():
     summary.interval("average")                    # mean over benchmarks
     summary.interval("average", "lab-easy")
 paired(trim, sft, "average")                       # trim - sft, by problem and seed
-
-Tables of studies show what there is (`partial`): a benchmark that is added leaves the finished ones there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +23,11 @@ from trimsft.study.folder import StudyFolder
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
 
 
-def load_results(cells: Iterable[Cell], out: Path, *, partial: bool = False) -> dict[Cell, list[BenchmarkScore]]:
-    """Return the scores of each cell whose evaluation is finished on the benchmarks of the study's folder.
-
-    Args:
-        partial: take cells, too, that lack some of the benchmarks.
-    """
+def load_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
+    """Return the scores of each cell whose evaluation is finished on the benchmarks of the study's folder."""
     folder = StudyFolder(out)
     names = folder.names_of(folder.read_scale())
-    finished = {cell: [name for name in names if folder.is_evaluated(cell, [name])] for cell in cells}
-    enough = 1 if partial else len(names)
-    return {cell: load_run(folder.run(cell), done) for cell, done in finished.items() if len(done) >= enough}
+    return {cell: load_run(folder.run(cell), names) for cell in cells if folder.is_evaluated(cell, names)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class Summary:
 
     setting: Cell  # of seed 0, whatever the seeds are
     runs: Mapping[int, Mapping[str, BenchmarkScore]]
-    """Seed -> benchmark -> scores; a seed that is not finished may lack benchmarks."""
+    """Seed -> benchmark -> scores."""
     resamples: int = RESAMPLES
 
     @property
@@ -53,21 +45,15 @@ class Summary:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Those that any seed has."""
-        return list(dict.fromkeys(name for run in self.runs.values() for name in run))
-
-    def with_all(self, benchmarks: Iterable[str]) -> dict[int, Mapping[str, BenchmarkScore]]:
-        """Return the seeds that have all of them."""
-        wanted = set(benchmarks)
-        return {seed: run for seed, run in self.runs.items() if wanted <= run.keys()}
+        return list(next(iter(self.runs.values())))
 
     @property
     def samples(self) -> int:
         return min(score.samples for run in self.runs.values() for score in run.values())
 
     def by_seed(self, metric: str, benchmarks: Sequence[str]) -> tuple[float, ...]:
-        """Return the mean over these benchmarks for each seed that has all of them."""
-        runs = self.with_all(benchmarks).values()
+        """Return the mean over these benchmarks for each seed."""
+        runs = self.runs.values()
         return tuple(float(np.mean([run[name].values(metric).mean() for name in benchmarks])) for run in runs)
 
     def by_problem(self, metric: str, benchmark: str) -> Array:
@@ -75,9 +61,8 @@ class Summary:
         return np.stack([run[benchmark].values(metric) for run in self.runs.values()], axis=1)
 
     def interval(self, metric: str, *benchmarks: str) -> Interval:
-        """Return the mean over these benchmarks (by default all) and over the seeds that have all of them."""
-        names = benchmarks or tuple(self.benchmarks)
-        runs = [[run[name] for name in names] for run in self.with_all(names).values()]
+        """Return the mean over these benchmarks (by default all) and over the seeds."""
+        runs = [[run[name] for name in benchmarks or self.benchmarks] for run in self.runs.values()]
         return over_runs(runs, metric, resamples=self.resamples)
 
 
@@ -107,15 +92,6 @@ def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
     return labels
 
 
-def in_common(summaries: Iterable[Summary]) -> tuple[str, ...]:
-    """Return the benchmarks that all have at one seed at least; without one that leaves a setting with none."""
-    summaries = list(summaries)
-    names = [name for name in summaries[0].benchmarks if all(name in other.benchmarks for other in summaries)]
-    while names and not all(summary.with_all(names) for summary in summaries):
-        names.pop()
-    return tuple(names)
-
-
 def paired(a: Summary, b: Summary, metric: str = "average", *benchmarks: str, tests: int = 1) -> Interval:
     """Return a - b on the same problems and, where both were trained with it, the same seed."""
     return mean_difference([(a, b)], metric, *benchmarks, tests=tests)
@@ -129,9 +105,7 @@ def mean_difference(
     Args:
         tests: the interval is widened as Bonferroni has it for the one that stands out among so many.
     """
-    names = benchmarks or in_common(summary for pair in pairs for summary in pair)
-    if not names:
-        raise ValueError("benchmarks: the two settings have none in common; evaluate both on the same")
+    names = benchmarks or pairs[0][0].benchmarks
     by_seed = [_difference_by_seed(a, b, metric, names) for a, b in pairs]
     # the seeds that all pairs share; pairs that share none were trained apart, so any seed may stand beside any
     shared = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)]
@@ -160,14 +134,11 @@ def _difference_by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequenc
     values: list[dict[int, list[Array]]] = []
     first: dict[str, BenchmarkScore] = {}
     for side in (a, b):
-        runs = side.with_all(benchmarks)
-        if not runs:
-            raise ValueError(f"benchmarks: no seed of one of the settings has all of {', '.join(benchmarks)}")
-        for run in runs.values():
+        for run in side.runs.values():
             own = {name: run[name] for name in benchmarks}
             first = first or own
             require_same_problems(first, own)
-        values.append({seed: [run[name].values(metric) for name in benchmarks] for seed, run in runs.items()})
+        values.append({seed: [run[name].values(metric) for name in benchmarks] for seed, run in side.runs.items()})
     if a.setting.is_base or b.setting.is_base or not values[0].keys() & values[1].keys():
         fewer = values[0] if len(values[0]) < len(values[1]) else values[1]
         more = values[1] if fewer is values[0] else values[0]

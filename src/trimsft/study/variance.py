@@ -26,7 +26,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
-from trimsft.study.results import Summary, in_common
+from trimsft.study.results import Summary
 from trimsft.tables import rounded
 
 Setting: TypeAlias = tuple[float, float]  # (margin, bandwidth)
@@ -130,11 +130,10 @@ def sensitivity_of(
         if any((band[0] == other[0]) != (band[1] == other[1]) for other in bands)
     }
     is_plane = len(kept) >= 4 and all(len({band[n] for band in kept}) >= 2 for n in (0, 1))
-    names = in_common(kept.values()) if is_plane else ()
-    if not names:
+    if not is_plane:
         return None
     scores = {
-        band: [[run[name].values(metric) for name in names] for run in summary.with_all(names).values()]
+        band: [[score.values(metric) for score in run.values()] for run in summary.runs.values()]
         for band, summary in kept.items()
     }
     return sensitivity(scores, resamples=resamples)

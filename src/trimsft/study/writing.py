@@ -29,7 +29,7 @@ from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
 from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
-from trimsft.study.results import Results, Summaries, in_common, labels_of, load_results, summarise
+from trimsft.study.results import Summaries, labels_of, load_results, summarise
 from trimsft.study.scales import SCALES, Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
 from trimsft.tables import Cell as TableCell
@@ -46,7 +46,7 @@ def write_study(
     """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
     every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    scored = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
+    scored = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out)
     results = {cell: scored[cell] for cell in cells if cell in scored} if study.need == SCORES else {}
     tables = _token_tables(folder, cells if study.need == TOKENS else ())
     if not results and not tables:
@@ -59,7 +59,9 @@ def write_study(
     judged = judge_claims(of_every, by_model)
     own = [claim for claim in judged if claim.study == study.name]
     finished: Collection[Cell] = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
-    notes = [*_unfinished(cells, finished, results, folder.names_of(scale)), *paper.contradictions(study.paper)]
+    missing = [cell.name for cell in cells if cell not in finished]
+    notes = [f"Not finished, and so left out: {_first(missing)}."] if missing else []
+    notes += paper.contradictions(study.paper)
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
     if results:
@@ -185,28 +187,13 @@ def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path]) -> list[Pat
 # ---- notes: what a reader of scores must know beside them
 
 
-def _unfinished(
-    cells: Sequence[Cell], finished: Collection[Cell], results: Results, benchmarks: Sequence[str]
-) -> list[str]:
-    """Name cells that are left out; and those that lack benchmarks: a score is over the seeds that have it."""
-    missing = [cell.name for cell in cells if cell not in finished]
-    lacking = {
-        cell.name: lacks
-        for cell, scores in results.items()
-        if (lacks := [name for name in benchmarks if name not in {score.benchmark for score in scores}])
-    }
-    left_out = f"Not finished, and so left out: {_first(missing)}."
-    partial = f"Not finished on {', '.join(next(iter(lacking.values()), ()))}: {_first(list(lacking))}."
-    return [*([left_out] if missing else []), *([partial] if lacking else [])]
-
-
 def _first(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unanswered_note(summaries: Summaries) -> list[str]:
     """Name settings whose samples often end without an answer: what they lack is the format, or an end."""
-    shares = {key: summary.interval("no_answer", *in_common([summary])).value for key, summary in summaries.items()}
+    shares = {key: summary.interval("no_answer").value for key, summary in summaries.items()}
     many, labels = (
         sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one]),
         labels_of(shares),

@@ -59,13 +59,12 @@ def make_batches(
 def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
     longest = len(examples[-1])
     ids = np.full((len(examples), longest), filler, dtype=np.int64)
-    places, labels = [], []
     for row, example in enumerate(examples):
         ids[row, : len(example)] = example.prompt + example.completion
-        start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
-        places.append(start + example.trained)
-        labels.append(example.labels)
-    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.concatenate(labels))]
+    # a token is predicted by the one before it
+    places = [row * longest + len(one.prompt) - 1 + one.trained for row, one in enumerate(examples)]
+    arrays = (ids, np.concatenate(places), np.concatenate([one.labels for one in examples]))
+    tensors = map(torch.from_numpy, arrays)
     return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
@@ -111,7 +110,12 @@ class Reader:
         rows = np.concatenate([np.full(len(example.trained), example.number) for example in batched])
         order = np.argsort(rows, kind="stable")
         columns = {name: torch.cat([one[name] for one in results]).cpu().numpy()[order] for name in results[0]}
-        _require_finite(columns, rows[order])
+        bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
+        if bad.any():
+            raise FloatingPointError(
+                f"rows {', '.join(map(str, np.unique(rows[order][bad])[:8]))}: non-finite logits at {bad.sum()} of "
+                f"{len(bad)} trained tokens; look for NaN or inf in the model's weights, or give it another dtype"
+            )
         return columns
 
     def _columns(self, batch: Batch) -> dict[str, Tensor]:
@@ -183,14 +187,3 @@ def _in_place_of_the_head(head: Any, seen: list[Tensor], probe: Tensor) -> Itera
         del head.forward
         if own is not None:
             head.forward = own
-
-
-def _require_finite(columns: dict[str, NDArray[Any]], rows: NDArray[Any]) -> None:
-    bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
-    if bad.any():
-        numbers = np.unique(rows[bad]).tolist()
-        named = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        raise FloatingPointError(
-            f"rows {named}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
-            "the weights of the model, or give it another dtype"
-        )

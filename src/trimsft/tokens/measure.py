@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,11 @@ from trimsft.runs import RunDirectory
 from trimsft.tables import Cell, Table, Tabular
 
 if TYPE_CHECKING:
-    from trimsft.objectives import Objective
+    from trimsft.data.preview import Preview
     from trimsft.tokens.statistics import Verdict
     from trimsft.tokens.table import TokenTable
 
+_FORMATS = (",", ".3f", ".2f", ".1f", ".3f", ".1f")
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
 
@@ -44,6 +45,12 @@ class TokenSettings(RowSettings):
     top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
+    show: int | None = option(
+        None,
+        metavar="N",
+        help="Show so many rows, trained or not and with which weights, and measure nothing.",
+        least=1,
+    )
     overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
 
     def __post_init__(self) -> None:
@@ -52,7 +59,8 @@ class TokenSettings(RowSettings):
             raise UsageError("there are none", field="models", hint="name at least one")
         if self.seed is not None and self.sample is None and self.data != NUMINA:
             raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
-        self.places()
+        if self.show is None:
+            self.places()
 
     def places(self) -> dict[str, Path]:
         """Return where the table of each model goes.
@@ -63,11 +71,10 @@ class TokenSettings(RowSettings):
         out, places = self.out, dict[str, Path]()
         is_file = out is not None and out.suffix == ".parquet"
         if out is not None:
-            folders = [out, *out.parents][is_file:]
-            in_the_way = [one for one in folders if one.exists() and not one.is_dir()]
+            in_the_way = any(one.is_file() for one in [out, *out.parents][is_file:])
             if in_the_way or (is_file and (out.is_dir() or len(self.models) > 1)):
                 problem = "must be a folder, or for one model a file that ends in .parquet"
-                raise UsageError(problem, field="out", value=str(next(iter(in_the_way), out)))
+                raise UsageError(problem, field="out", value=str(out))
         for model in self.models:
             run = RunDirectory(model)
             if out is not None:
@@ -95,10 +102,6 @@ class Summary:
     model: str
     path: str
     is_new: bool  # false where it was there already, made with the same inputs
-    template: str | None
-    system_prompt: str | None
-    max_length: int | None
-    cut: Mapping[str, int]  # what the maximum length took: rows_cut, tokens_cut, rows_lost
     tokens: int
     examples: int
     mean_nll: float
@@ -108,28 +111,6 @@ class Summary:
     effective_ratio: float  # R_eff of the weights
     high_weight: float  # share of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
-
-    @classmethod
-    def of(cls, table: TokenTable, weighing: Objective, **facts: Any) -> Summary:
-        """Summarise a table."""
-        from trimsft.objectives import BANDWIDTH, MARGIN
-        from trimsft.tokens.statistics import confidence, diagnose, judge_table
-
-        weighed = diagnose(table, weighing, margin=MARGIN, bandwidth=BANDWIDTH)
-        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
-        facts |= {name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")}
-        return cls(
-            **facts,
-            cut=table.metadata.get("cut", {}),
-            tokens=len(table),
-            examples=table.example_count,
-            mean_nll=sure.mean_nll,
-            median_gap=sure.median_gap,
-            first_choice=sure.first_choice_percent / 100,
-            effective_ratio=weighed.effective_ratio,
-            high_weight=weighed.high_weight_percent / 100,
-            verdict=judge_table(table),
-        )
 
 
 @dataclass(frozen=True)
@@ -150,27 +131,40 @@ class TokenTables(Tabular):
     @property
     def tables(self) -> list[Table]:
         header = ("model", "tokens", "mean nll", "median gap", "first choice %", "R_eff", "High-Weight %")
-        rows = [
-            (
-                Cell(name_of(one.model)),
-                Cell(f"{one.tokens:,}", data=one.tokens),
-                Cell(f"{one.mean_nll:.3f}", data=one.mean_nll),
-                Cell(f"{one.median_gap:.2f}", data=one.median_gap),
-                Cell(f"{100 * one.first_choice:.1f}", data=100 * one.first_choice),
-                Cell(f"{one.effective_ratio:.3f}", data=one.effective_ratio),
-                Cell(f"{100 * one.high_weight:.1f}", data=100 * one.high_weight),
-            )
-            for one in self.summaries
-        ]
+        rows = []
+        for one in self.summaries:
+            shares = (100 * one.first_choice, one.effective_ratio, 100 * one.high_weight)
+            values = (one.tokens, one.mean_nll, one.median_gap, *shares)
+            cells = (Cell(format(value, form), data=value) for value, form in zip(values, _FORMATS, strict=True))
+            rows.append((Cell(name_of(one.model)), *cells))
         return [Table("", header, tuple(rows))] if rows else []
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *(one.verdict.sentence for one in self.summaries)])
 
 
+def preview_rows(settings: TokenSettings) -> Preview:
+    """Return rows as a training of the model would see them; `out` may name a page of HTML that shows them, too."""
+    from trimsft.data.preview import preview
+    from trimsft.runs import find_weights, write_whole
+    from trimsft.tokens.write import make_encoder
+
+    if len(settings.models) > 1 or (settings.out is not None and settings.out.suffix != ".html"):
+        problem = "shows the rows of one model, on the screen or in a file that ends in .html"
+        raise UsageError(problem, field="show", value=settings.show)
+    rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
+    rows = rows[: settings.limit]
+    source, rendering = find_weights(settings.models[0]), settings.as_trained(settings.models)
+    seen = preview(rows, make_encoder(source, None, rendering, rows)[0], settings.show or 1)
+    if settings.out is not None:
+        write_whole(settings.out, seen.as_html().encode())
+    return seen
+
+
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
     """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
-    from trimsft.objectives import make_objective
+    from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
+    from trimsft.tokens.statistics import confidence, diagnose, judge_table
     from trimsft.tokens.table import incomparable, read_token_table
     from trimsft.tokens.write import write_token_table
 
@@ -185,6 +179,22 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
         progress = partial(on_progress, name_of(model)) if on_progress is not None else None
         write_token_table(model, rows, place, on_progress=progress, **options)
         table = tables[model] = read_token_table(place)
-        facts = {"model": model, "path": str(place), "is_new": place.stat().st_mtime_ns != before}
-        summaries.append(Summary.of(table, objective, objective=settings.objective, **facts))
+        weighed = diagnose(table, objective, margin=MARGIN, bandwidth=BANDWIDTH)
+        sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
+        summaries.append(
+            Summary(
+                model=model,
+                path=str(place),
+                is_new=place.stat().st_mtime_ns != before,
+                tokens=len(table),
+                examples=table.example_count,
+                mean_nll=sure.mean_nll,
+                median_gap=sure.median_gap,
+                first_choice=sure.first_choice_percent / 100,
+                objective=settings.objective,
+                effective_ratio=weighed.effective_ratio,
+                high_weight=weighed.high_weight_percent / 100,
+                verdict=judge_table(table),
+            )
+        )
     return TokenTables(summaries, next(iter(incomparable(tables).values()), None))

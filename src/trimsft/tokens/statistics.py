@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from trimsft.objectives import (
     BuiltinObjective,
     Objective,
     TrimSFT,
-    WeighsTokens,
     make_objective,
 )
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
@@ -194,42 +193,11 @@ class Group:
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
     """Group tokens as numeric, symbol, connector, other."""
-    return _group(table, table["category"].astype(np.int64), CATEGORIES, margin, bandwidth)
-
-
-def by_tenth(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
-    """Group tokens by tenths of the solutions, the first to the last."""
-    place, length = _places(table)
-    names = [f"{10 * tenth} to {10 * tenth + 10} %" for tenth in range(10)]
-    return _group(table, 10 * place // length, names, margin, bandwidth)
-
-
-def by_end(table: TokenTable, *, margin: float, bandwidth: float, ends: int = 5) -> list[Group]:
-    """Group the first and the last tokens of the solutions one by one, and all between; the first where both hold."""
-    place, length = _places(table)
-    back = length - 1 - place
-    which = np.where(place < ends, place, np.where(back < ends, 2 * ends - back, ends))
-    last = [*(f"last but {number}" for number in range(ends - 1, 0, -1)), "last token"]
-    names = [*(f"token {number + 1}" for number in range(ends)), "between", *last]
-    return _group(table, which, names, margin, bandwidth)
-
-
-def _places(table: TokenTable) -> tuple[Numbers, Numbers]:
-    """Return where each token stands in its example, from 0, and how many tokens that has."""
-    _, which, lengths = np.unique(table["example"], return_inverse=True, return_counts=True)
-    starts = np.cumsum(lengths) - lengths
-    place = np.empty(len(table), dtype=np.int64)
-    # in a table of another order, tokens of an example may stand apart
-    place[np.lexsort((table["position"], which))] = np.arange(len(table)) - np.repeat(starts, lengths)
-    return place, lengths[which]
-
-
-def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: float, bandwidth: float) -> list[Group]:
-    """Return one group for each name; `which` has the index of the name of each token."""
     weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
     is_inside = region_of(table["gap"], margin, bandwidth) == 1
     columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm, weights * norm)
-    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(names)) for values in columns)
+    which = table["category"].astype(np.int64)
+    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(CATEGORIES)) for values in columns)
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
         shares = {
             "ratio_percent": 100 * tokens / len(table),
@@ -241,164 +209,8 @@ def _group(table: TokenTable, which: Numbers, names: Sequence[str], margin: floa
         }
     return [
         Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
-        for at, name in enumerate(names)
+        for at, name in enumerate(CATEGORIES)
     ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    """Means of each example, by its number, and what the weights take away of its gradient."""
-
-    example: Numbers
-    tokens: Numbers
-    mean_nll: Array
-    mean_weight: Array
-    first_choice_percent: Array  # share of the tokens that no other one has a larger logit than
-    trimmed_mass_percent: Array  # 100 (1 - sum w g / sum g), g the gradient mass of SFT
-
-
-def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
-    """Return means and masses of every example under one objective."""
-    numbers, which, tokens = np.unique(table["example"], return_inverse=True, return_counts=True)
-    weights, norm = weights_of(objective, table), table["gradient_norm"].astype(np.float64)
-    columns = (table["nll"], weights, table["rank"] == 1, weights * norm, norm)
-    nll, weight, firsts, kept, mass = (sums_by(which, values, len(numbers)) for values in columns)
-    with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
-        trimmed = 100 * (1 - kept / mass)
-    return Examples(
-        example=numbers.astype(np.int64),
-        tokens=tokens.astype(np.int64),
-        mean_nll=nll / tokens,
-        mean_weight=weight / tokens,
-        first_choice_percent=100 * firsts / tokens,
-        trimmed_mass_percent=trimmed,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """The last tokens of all solutions that end: how sure the model is of them, and their weights.
-
-    A token trimmed away is not learned from; when it is the one that ends a solution, the model does not learn to stop.
-    """
-
-    examples: int
-    ended: int  # how many end with eos; the others were cut
-    known: bool  # whether the table names its eos; without it the last token of each example is taken for it
-    mean_nll: float
-    median_gap: float
-    median_rank: float
-    first_choice_percent: float  # share of them that no other token has a larger logit than
-    tokens_percent: float  # their share of all tokens
-    mean_weight: Mapping[str, float]  # by objective
-    mass_percent: Mapping[str, float]  # their share of all gradient mass, by objective
-
-
-def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None) -> Ending | None:
-    """Return the end of the solutions under these objectives, by default the paper's; None where no example ends."""
-    eos, (place, length) = table.metadata.get("eos_id"), _places(table)
-    is_end = place == length - 1
-    if eos is not None:
-        is_end &= np.isin(table["token_id"], eos)
-    ended = int(is_end.sum())
-    if not ended:
-        return None
-    weights = {name: weights_of(one, table) for name, one in (objectives or objectives_of()).items()}
-    masses = {name: one * table["gradient_norm"] for name, one in weights.items()}
-    nll, gap, rank = (table[name][is_end] for name in ("nll", "gap", "rank"))
-    return Ending(
-        examples=table.example_count,
-        ended=ended,
-        known=eos is not None,
-        mean_nll=float(nll.mean(dtype=np.float64)),
-        median_gap=float(np.median(gap)),
-        median_rank=float(np.median(rank)),
-        first_choice_percent=100 * float(np.mean(rank == 1)),
-        tokens_percent=100 * (ended / len(table)),
-        mean_weight={name: float(one[is_end].mean()) for name, one in weights.items()},
-        mass_percent={
-            name: 100 * float(one[is_end].sum() / one.sum()) if one.sum() > 0 else math.nan
-            for name, one in masses.items()
-        },
-    )
-
-
-# ---- calibration
-
-BINS = 15
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Tokens of like confidence."""
-
-    tokens: int
-    confidence: float  # mean of theirs
-    accuracy: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """Confidence and accuracy of the first choice, of all tokens and by bins of confidence."""
-
-    tokens: int
-    confidence: float
-    accuracy: float
-    ece: float
-    low: float
-    high: float  # 95 % interval of `ece`, examples resampled; NaN with fewer than two
-    bins: tuple[Bin, ...]  # those that hold any token
-
-
-def first_choice(table: TokenTable) -> tuple[Array, Array]:
-    """Return the probability of the model's first choice for each token, and whether it is gold: 1, 0, or 1/2.
-
-    It is p_gold exp(max(0, -gap)), since p_competitor = p_gold exp(-gap), and right where the gap is above 0.
-    """
-    nll, gap = table["nll"].astype(np.float64), table["gap"].astype(np.float64)
-    probability = np.minimum(np.exp(np.maximum(0.0, -gap) - nll), 1.0)  # rounding may lead past 1
-    return probability, np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
-
-
-def calibration(
-    table: TokenTable, *, bins: int = BINS, by: Literal["width", "mass"] = "width", resamples: int = 1000, seed: int = 0
-) -> Calibration:
-    """Return ECE = sum_b n_b / N |accuracy_b - confidence_b|, in bins of equal width, or of equal numbers of tokens.
-
-    An absolute value grows with noise, so resamples lie too high, near 0 above the estimate itself: the interval is
-    moved down by their mean excess.
-    """
-    sure, right = first_choice(table)
-    if by == "width":
-        which = np.minimum((sure * bins).astype(np.int64), bins - 1)
-    else:
-        which = np.searchsorted(np.quantile(sure, np.arange(1, bins) / bins), sure, side="left")
-    numbers, example = np.unique(table["example"], return_inverse=True)
-    cell, cells = example * bins + which, len(numbers) * bins
-    columns = [sums_by(cell, values, cells).reshape(-1, bins) for values in (np.ones_like(sure), sure, right)]
-    sums_E3B = np.stack(columns, axis=1)
-
-    def error(sums: Array) -> Array:
-        """Return the ECE of [..., 3, bins]: numbers of tokens, sums of their confidences, sums of hits."""
-        ece: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
-        return ece
-
-    ece = error(sums_E3B.sum(axis=0))
-    low = high = math.nan
-    if len(numbers) > 1 and resamples > 0:
-        draws = resampled_means(sums_E3B.reshape(len(numbers), -1), resamples, np.random.default_rng(seed))
-        eces = error(draws.reshape(resamples, 3, bins))
-        low, high = (max(0.0, float(end - eces.mean() + ece)) for end in np.percentile(eces, [2.5, 97.5]))
-    held = [one for one in sums_E3B.sum(axis=0).T.tolist() if one[0]]
-    return Calibration(
-        tokens=len(table),
-        confidence=float(sure.mean()),
-        accuracy=float(right.mean()),
-        ece=float(ece),
-        low=low,
-        high=high,
-        bins=tuple(Bin(int(tokens), total / tokens, hits / tokens) for tokens, total, hits in held),
-    )
 
 
 # ---- densities of gaps (Figure 4 of the paper), and how training moved them
@@ -421,12 +233,9 @@ def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array
     near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
     if not len(near):
         return np.zeros(len(grid))
-    # a bin stands at the mean of its values: with 20 a bandwidth a kernel is off by (1/40)^2 / 2 of its peak at most
-    counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 20, 1, 20_000)))
-    sums, _ = np.histogram(near, bins=edges, weights=near)
-    kept = counts > 0
-    kernel = np.exp(-0.5 * np.square((grid[:, None] - (sums[kept] / counts[kept])[None, :]) / width))
-    densities: Array = kernel @ counts[kept].astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
+    counts, edges = np.histogram(near, bins=int(np.clip(np.ptp(near) / width * 100, 1, 20_000)))
+    kernel = np.exp(-0.5 * np.square((grid[:, None] - (edges[1:] + edges[:-1]) / 2) / width))
+    densities: Array = kernel @ counts.astype(np.float64) / (len(values) * width * np.sqrt(2 * np.pi))
     return densities
 
 

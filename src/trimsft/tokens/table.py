@@ -10,8 +10,7 @@ Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model"
 
 import json
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,6 @@ TOP_SCHEMA = pa.schema(
 AGAIN = "make it again with trimsft tokens --overwrite"
 NUMBERS = [one.name for one in SCHEMA if one.type != pa.string()]
 _TEXTS = ("text", "competitor_text", "top_texts")
-_TOPS = ("top_ids", "top_logprobs")
 _KEY = b"trimsft"
 
 
@@ -112,76 +110,58 @@ class TokenTable:
 
 def read_token_table(path: Path, *, examples: Collection[int] | None = None) -> TokenTable:
     """Read all numbers of a table; or, of some examples, the texts and alternatives as well."""
-    with _opened(path) as file:
-        metadata = _checked_metadata(path, file)
-        table = file.read(NUMBERS if examples is None else None)
-        texts: dict[str, Any] = {}
-        if examples is not None:
-            wanted = np.fromiter(examples, dtype=np.int64)
-            table = table.filter(pa.array(np.isin(table.column("example").to_numpy(), wanted)))
-            _require_texts(path, table)
-            texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
-        columns = {name: _checked_numbers(path, name, table) for name in NUMBERS}
-        for name in _TOPS if "top_texts" in texts else ():
-            flat = pc.list_flatten(table.column(name)).to_numpy()
-            columns[name] = flat.reshape(len(table), -1) if len(table) else flat.reshape(0, 0)
+    metadata, table = _read(path, NUMBERS if examples is None else None)
+    texts: dict[str, Any] = {}
+    if examples is not None:
+        wanted = np.fromiter(examples, dtype=np.int64)
+        table = table.filter(pa.array(np.isin(table["example"].to_numpy(), wanted)))
+        texts = {name: table[name].to_pylist() for name in _TEXTS if name in table.column_names}
+        if None in [*texts["text"], *texts["competitor_text"]]:
+            raise RunError(f"{path}: tokens lack texts", hint=AGAIN)
+    columns: dict[str, NDArray[Any]] = {}
+    for name in NUMBERS:
+        column, kind = table[name], "finite number"
+        if name == "category":
+            column, kind = pc.index_in(column.cast(pa.string()), pa.array(CATEGORIES)).cast(pa.int8()), "category"
+        values = columns[name] = column.to_numpy()
+        if column.null_count or not np.isfinite(values).all():
+            raise RunError(f"{path}: column {name!r} holds what is no {kind}", hint=AGAIN)
+        if values.dtype.kind == "i" and values.min(initial=0) < 0:
+            raise RunError(f"{path}: column {name!r} holds a negative number", hint=AGAIN)
+    for name in ("top_ids", "top_logprobs") if "top_texts" in texts else ():
+        flat, lengths = pc.list_flatten(table[name]).to_numpy(), pc.list_value_length(table[name]).unique()
+        if len(lengths) > 1:
+            raise RunError(f"{path}: tokens lack alternatives", hint=AGAIN)
+        columns[name] = flat.reshape(len(table), len(flat) // max(1, len(table)))
     return TokenTable(columns, texts, metadata)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Read how a table was made."""
-    with _opened(path) as file:
-        return _checked_metadata(path, file)
+    return _read(path, [])[0]
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a table to read from; whatever is damaged in it is said in one line."""
+def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table]:
+    """Return how a table was made, and columns of it; whatever is damaged is said in one line."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
+            schema = file.schema_arrow
+            content = parse_json((schema.metadata or {}).get(_KEY, b"{}"))
+            metadata = checked(dict[str, Any], content, where=f"{path}: metadata", hint=AGAIN)
+            checked(_Metadata, metadata, where=f"{path}: metadata", hint=AGAIN)
+            for one in SCHEMA:
+                if one.name not in schema.names:
+                    hint = AGAIN if metadata else "trimsft tokens makes one"
+                    problem = f"{path}: no column {one.name!r}, so it is no token table of this version"
+                    raise RunError(problem, hint=hint)
+                kind = schema.field(one.name).type
+                if one.name != "category" and kind != one.type:
+                    raise RunError(f"{path}: column {one.name!r} holds {kind}, not {one.type}", hint=AGAIN)
+            return metadata, file.read(names)
     except TrimSFTError:
         raise
     except Exception as error:  # Arrow raises whatever the file makes it
         raise RunError(f"{path}: not readable as a token table ({one_line(error)})", hint=AGAIN) from error
-
-
-def _checked_metadata(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
-    """Return how a table was made, which must have all columns."""
-    schema = file.schema_arrow
-    content = parse_json((schema.metadata or {}).get(_KEY, b"{}"))
-    metadata = checked(dict[str, Any], content, where=f"{path}: metadata", hint=AGAIN)
-    checked(_Metadata, metadata, where=f"{path}: metadata", hint=AGAIN)
-    for one in SCHEMA:
-        if one.name not in schema.names:
-            hint = AGAIN if metadata else "trimsft tokens makes one"
-            raise RunError(f"{path}: no column {one.name!r}, so it is no token table of this version", hint=hint)
-        kind = schema.field(one.name).type
-        if one.name != "category" and kind != one.type:
-            raise RunError(f"{path}: column {one.name!r} holds {kind}, not {one.type}", hint=AGAIN)
-    return metadata
-
-
-def _require_texts(path: Path, table: pa.Table) -> None:
-    """Raise unless every token has its texts, and all tokens as many alternatives, each with all that belongs to it."""
-    tops = [name for name in TOP_SCHEMA.names if name in table.column_names]
-    lengths = {length for name in tops for length in pc.list_value_length(table.column(name)).unique().to_pylist()}
-    flat = [pc.list_flatten(table.column(name)) for name in tops] + [table.column(name) for name in _TEXTS[:2]]
-    if len(tops) not in (0, len(TOP_SCHEMA)) or len(lengths) > 1 or any(one.null_count for one in flat):
-        raise RunError(f"{path}: tokens lack texts or alternatives", hint=AGAIN)
-
-
-def _checked_numbers(path: Path, name: str, table: pa.Table) -> NDArray[Any]:
-    """Return one of `NUMBERS`; refuse what is no finite number, a negative id or count, or no category."""
-    column, kind = table.column(name), "finite number"
-    if name == "category":
-        column, kind = pc.index_in(column.cast(pa.string()), pa.array(CATEGORIES)).cast(pa.int8()), "category"
-    values: NDArray[Any] = column.to_numpy()
-    if column.null_count or not np.isfinite(values).all():
-        raise RunError(f"{path}: column {name!r} holds what is no {kind}", hint=AGAIN)
-    if values.dtype.kind == "i" and values.min(initial=0) < 0:
-        raise RunError(f"{path}: column {name!r} holds a negative number", hint=AGAIN)
-    return values
 
 
 # ---- comparing
@@ -207,16 +187,13 @@ def same_tokens(tables: Mapping[str, TokenTable]) -> None:
 def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     """Return what of data, prompts or tokens two tables do not share, with the setting to blame."""
     same = "make both with the same one"
-    settings = {"data": "make both from the same rows", "template": same, "system_prompt": same}
-    tokens = ("example", "position", "token_id")
-    has_same_tokens = all(np.array_equal(one[name], other[name]) for name in tokens)
-    if not has_same_tokens:  # a maximum length that has cut no token is none
-        settings |= dict.fromkeys(
-            ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss"), same
-        )
-    for key, hint in settings.items():
+    has_same_tokens = all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
+    lengths = ("max_length", "truncation_mode", "train_on", "completion_only_loss", "weights")
+    # a maximum length that has cut no token is none
+    for key in ("data", "template", "system_prompt", *(() if has_same_tokens else lengths)):
         was, now = (_setting(table.metadata, key) for table in (one, other))
         if was != now:
+            hint = "make both from the same rows" if key == "data" else same
             return RunError(f"{key} is {shown(was)} and {shown(now)}", field=key, hint=hint)
     if not has_same_tokens:
         counts = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"

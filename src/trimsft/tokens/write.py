@@ -22,6 +22,7 @@ from trimsft.data.chat import check_chats
 from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, fingerprint_rows, load_tokenizer
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
+from trimsft.data.weights import parse_weights
 from trimsft.errors import RunError, UsageError, and_more, counted, one_line
 from trimsft.models import load_config, load_model
 from trimsft.options import from_environment
@@ -68,13 +69,9 @@ def write_token_table(
     out, is_named = Path(out), isinstance(model, str | Path)
     processes = from_environment("WORLD_SIZE", 1)
     if processes > 1:
-        hint = "start it without torchrun"
-        raise UsageError(
-            "is more than 1, and a token table is made by one process", field="WORLD_SIZE", value=processes, hint=hint
-        )
+        raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):
-        hint = "leave it out" if is_named else "give the one that belongs to the model"
-        raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer", hint=hint)
+        raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer")
     source = find_weights(model) if is_named else model
     device = _choose_device(device) if is_named else str(model.device)
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
@@ -101,7 +98,15 @@ def write_token_table(
         on_rows(len(examples), len(examples))
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
         write_table(out, table, {**facts, "tokens": len(table)})
-    _warn_of_lengths(out)
+    metadata = read_metadata(out)
+    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
+    if cut["rows_cut"]:
+        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
+        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
+        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
+    if positions and longest > positions:
+        knows = f"the model knows {positions:,} positions; a maximum length of {positions} cuts there"
+        log.warning("%s: the longest row has %s tokens, %s", out, f"{longest:,}", knows)
     return out
 
 
@@ -112,18 +117,20 @@ def make_encoder(
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-    length = rendering.max_length or None
-    rendered = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
+    length, rules = rendering.max_length or None, parse_weights(rendering.weights)
+    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
+    rendered["weights"] = rendering.weights
     if "problem" in rows[0]:
         template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
         rendered["template"] = resolve_template_name(rendering.template, tokenizer)
         rendered["system_prompt"] = rendering.system_prompt
-        return Encoder(tokenizer, template, length, rendering.keep), rendered
-    losses = {name: getattr(rendering, name) for name in ("assistant_only_loss", "completion_only_loss")}
-    encoder = Encoder(tokenizer, None, length, rendering.keep, **losses)
+        return Encoder(tokenizer, template, length, rendering.keep, rules=rules), rendered
+    train_on: Any = rendering.train_on or ("assistant" if "messages" in rows[0] else "all")
+    rendered |= {"train_on": train_on, "completion_only_loss": rendering.completion_only_loss}
+    encoder = Encoder(tokenizer, None, length, rendering.keep, train_on, rendering.completion_only_loss, rules)
     check_chats(rows, encoder.others, "data")
     encoder.examples(rows[:1])
-    return encoder, rendered | losses
+    return encoder, rendered
 
 
 def _choose_device(name: str) -> str:
@@ -208,16 +215,3 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
         for name, values in {**flat, "top_texts": texts.take(flat["top_ids"])}.items():
             columns[name] = pa.ListArray.from_arrays(offsets, pa.array(values))
     return as_arrow(columns)
-
-
-def _warn_of_lengths(out: Path) -> None:
-    """Log what a maximum length took, and which rows are longer than the model knows."""
-    metadata = read_metadata(out)
-    cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
-    if cut["rows_cut"]:
-        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
-        taken = f"{counted(cut['rows_cut'], 'row')} by {counted(cut['tokens_cut'], 'token')}{lost}"
-        log.warning("%s: a maximum length of %s cuts %s", out, metadata["max_length"], taken)
-    if positions and longest > positions:
-        known = f"the model knows {positions:,} positions; a maximum length of {positions} cuts there"
-        log.warning("%s: the longest row has %s tokens, %s", out, f"{longest:,}", known)

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import errno
 import functools
+import importlib.util
 import itertools
 import logging
 import os
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
+from transformers.utils import is_kernels_available
 from trl import ModelConfig, SFTConfig, TrlParser
 
 from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
@@ -199,6 +201,11 @@ def has_half_precision() -> bool:
     return accelerator is not None and accelerator.type != "mps"
 
 
+def has_flash_attention() -> bool:
+    """Return whether transformers would find FlashAttention-2, or the package that loads its kernel from the hub."""
+    return importlib.util.find_spec("flash_attn") is not None or bool(is_kernels_available())
+
+
 # ---- all settings of a training
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
@@ -355,18 +362,13 @@ def load_tokenizer(settings: Settings) -> Any:
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
     """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
-    evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
-    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
-    if train.column_names == ["input_ids", "labels"]:
-        require_masked_prompts(settings.args)
+    args = settings.args
+    masks = {"assistant_only_loss": args.assistant_only_loss, "completion_only_loss": args.completion_only_loss}
+    evaluates = args.eval_strategy != "no" or args.eval_on_start
+    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates, **masks)
+    if "labels" in train.column_names:  # which say what is trained; TRL would look for messages
+        args.assistant_only_loss = False
     return train, test
-
-
-def require_masked_prompts(args: TrimSFTConfig) -> None:
-    """Refuse a setting of TRL's for rows that it does not tokenise."""
-    if args.completion_only_loss is False:
-        problem = "false has no effect on problems and solutions, whose prompts are always masked"
-        raise UsageError(problem, field="completion_only_loss", hint="remove it")
 
 
 @contextmanager

@@ -33,8 +33,7 @@ from trimsft.plan import (
     training_hours,
 )
 from trimsft.runs import RunDirectory
-from trimsft.train.config import Settings, load_tokenizer
-from trimsft.train.preview import prepare
+from trimsft.train.config import Settings, load_data, load_tokenizer
 from trimsft.train.run import make_trainer
 
 
@@ -123,8 +122,11 @@ def plan_run(settings: Settings, gpus: str) -> RunPlan:
     """Prepare the data as the training would, and refuse what cannot fit; nothing is written, no weights are loaded."""
     count, device = read_gpus(gpus)
     args = settings.args
-    prepared = prepare(settings, load_tokenizer(settings), max_length=args.max_length)
-    lengths = pc.list_value_length(prepared.with_format("arrow")["labels"]).to_pylist()
+    train, _ = load_data(settings, load_tokenizer(settings))
+    if "input_ids" not in train.column_names:
+        raise UsageError("does not count rows with images", field="gpus", hint="measure: --dry-run alone")
+    whole = pc.list_value_length(train.with_format("arrow")["input_ids"]).to_pylist()
+    lengths = [min(length, args.max_length or length) for length in whole]
     plan = as_plan(settings, args.max_length if args.packing else max(lengths), count)
     require_room(plan, device)
     step = args.global_batch or plan.rows * args.gradient_accumulation_steps * count

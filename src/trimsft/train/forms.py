@@ -9,13 +9,12 @@ from typing import Any
 
 from datasets import Dataset
 
-from trimsft.data.chat import TrlEncoder, check_chats
-from trimsft.data.encode import encode
-from trimsft.data.formats import KNOWN, as_known, at, find_form, has_trl_form
+from trimsft.data.chat import check_chats
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
+from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
 from trimsft.data.load import DataConfig
+from trimsft.data.templates import TrainOn
 from trimsft.errors import DataError
-from trimsft.head import IGNORED
-from trimsft.train.config import require_masked_prompts
 
 
 def known(rows: Any, args: Any, name: str) -> Any:
@@ -34,33 +33,29 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
     columns = _columns(rows)
     if _is_for_trl(rows, args):
-        return _checked(rows, TrlEncoder(tokenizer, args.assistant_only_loss, args.completion_only_loss), name)
+        train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
+        return _checked(rows, Encoder(tokenizer, None, None, "start", train_on, args.completion_only_loss), name)
     if find_form(columns) is None:
         problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
-    require_masked_prompts(args)
+    require_masked_prompts(args.completion_only_loss)
     return encode(rows, tokenizer, DataConfig(f"{name}_dataset"))
 
 
-def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:
-    """Return chats as tokens and labels where TRL would train turns that are switched off, or as they are."""
-    columns = _columns(rows)
-    is_chat = find_form(columns) in ("messages", "prompt-completion") and not {"image", "images"} & set(columns)
-    if not is_chat or not getattr(encoder.tokenizer, "chat_template", None):
+def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
+    """Return rows as tokens, labels and weights where they have weights of their own, or as they are."""
+    columns, where = _columns(rows), f"{name} data"
+    has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns))
+    if {"image", "images"} & set(columns):
+        if has_weights:
+            raise DataError("weights of rows with images are not known", field=f"{name}_dataset", hint="remove them")
         return rows
-
-    def as_labels(row: dict[str, Any], number: int) -> dict[str, Any]:
-        at(f"{name} data, row {number}", encoder.check, row)
-        ids, is_trained = encoder.encode(row)
-        labels = [token if is_on else IGNORED for token, is_on in zip(ids, is_trained, strict=True)]
-        return {"input_ids": ids, "labels": labels}
-
-    options: dict[str, Any] = {}
-    if isinstance(rows, Dataset):  # the rows of a stream are not known before
-        if not check_chats(rows.with_format(None), encoder, f"{name} data"):
-            return rows
-        options = {"load_from_cache_file": False, "desc": "Tokenising"}
-    return rows.map(as_labels, with_indices=True, remove_columns=columns, **options)
+    is_chat = find_form(columns) in ("messages", "prompt-completion") and bool(encoder.tokenizer.chat_template)
+    if not isinstance(rows, Dataset):  # the rows of a stream are not known before
+        return tokenise(rows, encoder, where) if is_chat or has_weights or rows.column_names is None else rows
+    if has_weights or (is_chat and check_chats(rows.with_format(None), encoder.others, where)):
+        return tokenise(rows, encoder, where)
+    return rows
 
 
 def _is_left_alone(rows: Any, args: Any) -> bool:

@@ -140,6 +140,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
         """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
             dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name)
+        if not isinstance(dataset, Dataset) and TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
+            return batches.cut_with_weights(dataset, args, packing)
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         whole = copy.copy(args)
@@ -357,7 +359,8 @@ def _choose_objective(
         if objective is not None and value != TrimSFTConfig.__dataclass_fields__[name].default:
             hint = "remove it from TrimSFTConfig, or give the trainer none"
             raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
-    chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
+    chosen = make_objective(objective) if isinstance(objective, str) else objective
+    chosen = args.make_objective() if chosen is None else chosen
     if not isinstance(chosen, SFT):  # TRL's own code handles both
         if compute_loss_func is not None:
             problem = "has no place beside an objective"

@@ -17,6 +17,7 @@ of q stand before all second ones, which deflates better; zlib format; base64.
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,17 +139,10 @@ def _prompts(prompts: Sequence[str]) -> list[str]:
     """Return the questions as far as they fit, without what a template puts before and after each of them."""
     bare = [" ".join(prompt.replace(SYSTEM_PROMPT, "").split()) for prompt in prompts]
     if len(bare) > 1:
-        before = _shared(bare).rpartition(" ")[0]
-        after = _shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
+        shared = os.path.commonprefix  # letter by letter
+        before, after = shared(bare).rpartition(" ")[0], shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
         bare = [one[len(before) : len(one) - len(after)].strip() or one for one in bare]
     return [visible(one if len(one) <= PROMPT else f"… {one[-PROMPT:]}") for one in bare]
-
-
-def _shared(texts: Sequence[str]) -> str:
-    """Return what all of them begin with."""
-    first, last = min(texts), max(texts)  # any other lies between them
-    ends = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
-    return first[: next(ends, len(first))]
 
 
 # ---- wrong steps

@@ -1,0 +1,148 @@
+r"""Weights of tokens by what they are: `--weights "prompt=0.1, thinking=0.5, boxed=2, /\d+/=3"`.
+
+    >>> [str(rule) for rule in parse_weights("thinking=0.5, /a,b=c/=2")]
+    ['thinking=0.5', '/a,b=c/=2.0']
+
+Factors of all rules that fit a token multiply, and so does what the data itself says of a row, a message or a part.
+`prompt`, `system`, `user` and `tool` are about what is not trained otherwise, and train it; `completion`, `assistant`,
+`last_turn`, `thinking` (<think>), `tool_call`, `answer` (neither), `boxed` and patterns are about what is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.errors import DataError, UsageError
+from trimsft.options import unknown_name
+
+CONTEXT = ("system", "user", "tool")
+NAMES = ("prompt", *CONTEXT, "completion", "assistant", "last_turn", "thinking", "tool_call", "answer", "boxed")
+_RULE = re.compile(r"\s*(?:/(?P<pattern>(?:\\.|[^/\\])+)/|(?P<name>\w+))\s*=\s*(?P<weight>[^,\s]+)\s*(?:,|\Z)")
+_THINKING = re.compile(r"\A(?:(?!<think>).)*?</think>|<think>.*?(?:</think>|\Z)", re.DOTALL)
+_CALLS = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One factor, and the tokens that have it."""
+
+    name: str  # one of `NAMES`, or /pattern/
+    weight: float
+    pattern: re.Pattern[str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.weight}"
+
+
+def parse_weights(text: str | None, *, option: str = "weights") -> tuple[Rule, ...]:
+    """Return the rules of a text such as "prompt=0.1, answer=2"; none of no text."""
+    rules: list[Rule] = []
+    place, text = 0, (text or "").strip()
+    while place < len(text):
+        match = _RULE.match(text, place)
+        if match is None:
+            hint = 'write rules such as "prompt=0.1, answer=2, /pattern/=3"'
+            raise UsageError("is no list of rules", field=option, value=text[place:], hint=hint)
+        pattern, name = match["pattern"], match["name"] or f"/{match['pattern']}/"
+        if pattern is None and name not in NAMES:
+            raise unknown_name(option, name, NAMES)
+        if name in [rule.name for rule in rules]:
+            raise UsageError(f"names {name!r} twice", field=option, value=text)
+        try:
+            weight = as_weight(float(match["weight"]), name)
+            rules.append(Rule(name, weight, re.compile(pattern, re.DOTALL) if pattern else None))
+        except (ValueError, re.error) as error:
+            raise UsageError(f"{name}: {error}", field=option, value=match["weight"]) from error
+        place = match.end()
+    return tuple(rules)
+
+
+def as_weight(value: Any, name: str) -> float:
+    """Return a weight that data gives, 1 where it gives none; refuse what is no finite number from 0 on."""
+    if value is None:
+        return 1.0
+    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise DataError(f"{name!r} must be a finite number of at least 0, false or true", value=value)
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A part of a text that one role has written."""
+
+    role: str  # prompt and completion where there are no messages
+    start: int
+    end: int
+
+
+@dataclass
+class RowText:
+    """The text of a row, where its tokens end in it, and its turns."""
+
+    text: str
+    ends: NDArray[np.int64]
+    turns: Sequence[Turn] = field(default_factory=tuple)
+
+    def inside(self, start: int, end: int) -> NDArray[np.bool_]:
+        """Return the tokens between two characters: a token belongs where its last character stands."""
+        last = np.clip(self.ends - 1, 0, max(len(self.text) - 1, 0))
+        return (last >= start) & (last < end)
+
+    def fitting(self, rule: Rule, is_trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the tokens that a rule is about; `is_trained` says which are trained without any rule."""
+        if rule.name == "prompt":
+            return ~is_trained
+        if rule.name == "completion":
+            return is_trained
+        answers = [turn for turn in self.turns if turn.role in ("assistant", "completion")]
+        if rule.name in CONTEXT:
+            spans = [(turn.start, turn.end) for turn in self.turns if turn.role == rule.name]
+        elif rule.name in ("assistant", "last_turn"):
+            spans = [(turn.start, turn.end) for turn in answers[-1 if rule.name == "last_turn" else 0 :]]
+        else:
+            spans = [
+                (turn.start + start, turn.start + end)
+                for turn in answers
+                for start, end in _spans(rule, self.text[turn.start : turn.end])
+            ]
+        fits = np.zeros(len(self.ends), dtype=bool)
+        for start, end in spans:
+            fits |= self.inside(start, end)
+        return fits if rule.name in CONTEXT else fits & is_trained
+
+
+def _spans(rule: Rule, text: str) -> list[tuple[int, int]]:
+    """Return where a rule fits in the text of an answer."""
+    if rule.pattern is not None:
+        return [match.span() for match in rule.pattern.finditer(text)]
+    if rule.name == "boxed":
+        return [(match.start(), _closing(text, match.end())) for match in re.finditer(r"\\boxed\s*\{", text)]
+    thinking = [match.span() for match in _THINKING.finditer(text)]
+    # a call that is only thought of is none
+    calls = [
+        match.span()
+        for match in _CALLS.finditer(text)
+        if not any(start <= match.start() < end for start, end in thinking)
+    ]
+    if rule.name in ("thinking", "tool_call"):
+        return thinking if rule.name == "thinking" else calls
+    taken = sorted([*thinking, *calls])
+    borders = [0, *(border for span in taken for border in span), len(text)]
+    return list(zip(borders[::2], borders[1::2], strict=True))
+
+
+def _closing(text: str, place: int) -> int:
+    """Return the place behind the brace that closes one opened before `place`."""
+    depth = 1
+    for match in re.finditer(r"\\.|[{}]", text[place:], re.DOTALL):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return place + match.end()
+    return len(text)

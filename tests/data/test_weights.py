@@ -1,0 +1,249 @@
+"""Weights that data gives: rules, rows, messages, parts and tokens, through collators and losses."""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset, IterableDataset
+
+from tests.data.test_chat import QWEN, SPECIAL, TEMPLATES, turn
+from tests.data.toys import CHAT, ROWS, local, make_tokenizer
+from tests.train import tiny
+from trimsft import make_objective
+from trimsft.data.chat import TrlEncoder
+from trimsft.data.encode import Encoder, load_training_data
+from trimsft.data.templates import choose_template
+from trimsft.data.weights import parse_weights
+from trimsft.errors import DataError, UsageError
+from trimsft.train import TrimSFTTrainer
+
+THINKS = "<think>so 4</think>It is \\boxed{\\frac{4}{1}}, 4."
+
+
+# ---- rules
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("thinkin=1", "weights: unknown name 'thinkin'; did you mean 'thinking'"),
+        ("answer", "weights: is no list of rules, got 'answer'; write rules such as"),
+        ("answer=two", "weights: answer: could not convert"),
+        ("answer=-1", "answer.* must be a finite number of at least 0"),
+        ("answer=nan", "answer.* must be a finite number of at least 0"),
+        ("/(/=1", r"weights: /\(/: missing \), unterminated"),
+        ("answer=1, answer=2", "weights: names 'answer' twice"),
+    ],
+)
+def test_rules_that_are_none_are_refused(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_weights(text)
+
+
+def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any) -> list[tuple[str, float]]:
+    """The text of a row in pieces of equal weight."""
+    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+    rules = parse_weights(weights)
+    if "problem" in row:
+        ids, values = Encoder(tokenizer, choose_template("plain", tokenizer), rules=rules).encode([row])[0]
+    else:
+        ids, values = TrlEncoder(tokenizer, rules=rules, **options).encode(row)
+    borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(ids)]
+    pairs = pairwise(borders)
+    return [(tokenizer.decode(ids[start:end]), float(values[start])) for start, end in pairs]
+
+
+@pytest.mark.parametrize(
+    ("weights", "pieces"),
+    [
+        ("thinking=0.5", {"<think>so 4</think>": 0.5}),
+        ("answer=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
+        ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
+        ("/frac/=0.25", {"frac": 0.25}),
+        ("thinking=0", {"<think>so 4</think>": 0}),
+        ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),
+    ],
+)
+def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
+    """In an answer, in a completion and in a solution alike."""
+    rows: list[Any] = [
+        {"messages": [turn("user", "<think>2+2?</think>"), turn("assistant", THINKS)]},
+        {"prompt": "2+2? ", "completion": THINKS},
+        {"problem": "2+2?", "solution": THINKS},
+    ]
+    for row in rows:
+        options = {"train_on": "assistant"} if "messages" in row else {}
+        found = [(text, weight) for text, weight in weighed(weights, row, **options) if text not in ("<eos>",)]
+        for piece, weight in pieces.items():
+            near = [text for text, value in found if value == weight and piece in text]
+            assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, found)  # eos, or the end of a turn
+        prompt = found[0]
+        assert prompt[1] == 0 and "2+2?" in prompt[0]
+
+
+def test_roles_and_turns() -> None:
+    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    ask, one, two = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant", "\none<|im_end|>\n", "\ntwo<|im_end|>\n"
+    first = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    by_prompt = weighed("prompt=0.1", row, train_on="assistant")
+    assert by_prompt == [(first + ask.format("a"), 0.1), (one, 1), (ask.format("b"), 0.1), (two, 1)]
+    last = weighed("last_turn=2, assistant=0.5", row, train_on="assistant")
+    assert [piece for piece in last if piece[1]] == [(one, 0.5), (two, 1.0)]
+    only_last = weighed("prompt=0.5", row, train_on="last")
+    assert only_last[-1] == (two, 1) and only_last[0][1] == 0.5 and one in only_last[0][0]
+    users = weighed("user=0.5", row, train_on="assistant")
+    assert users[0][1] == 0.5 and [weight for _, weight in users].count(1) == 2
+
+
+def test_tool_calls_are_spans() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    row = {"messages": [turn("user", "1?"), turn("assistant", "Hm.", tool_calls=[call]), turn("tool", "1", name="add")]}
+    pieces = weighed("tool_call=2, tool=0.5, answer=0.25", row, train_on="assistant")
+    by_weight = {weight: text for text, weight in pieces}
+    assert by_weight[2].startswith("<tool_call>") and "</tool_call>" in by_weight[2]
+    assert "tool_response" in by_weight[0.5] and ("\nHm.\n", 0.25) in pieces
+
+
+# ---- what the data says
+
+
+def test_weights_of_rows_messages_and_parts_multiply() -> None:
+    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "slip", "train": False}]
+    parts += [{"type": "text", "text": " more", "weight": 0.5}]
+    row = {"messages": [turn("user", "a"), turn("assistant", parts, weight=3)], "weight": 2}
+    found = weighed(None, row, train_on="assistant")
+    assert [weight for _, weight in found] == [0, 6, 0, 3, 6]
+    assert [text.strip() for text, _ in found[1:4]] == ["one", "slip", "more"]
+    assert weighed(None, {"text": "a b c", "weight": 0.5})[0][1] == 0.5
+    assert [weight for _, weight in weighed(None, {"problem": "a", "solution": "b c", "weight": 0})] == [0]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"text": "a", "weight": -1}, "'weight' must be a finite number of at least 0"),
+        ({"input_ids": [5, 6], "token_weights": [1.0]}, "'token_weights' has 1 values for 2 tokens"),
+        ({"input_ids": [5, 6], "token_weights": [1.0, math.nan]}, "'token_weights' must be finite numbers"),
+        ({"input_ids": [5, 6], "token_weights": [1.0, None]}, "'token_weights' must be finite numbers"),
+    ],
+)
+def test_weights_that_are_none_are_refused(row: Any, says: str, tmp_path: Path) -> None:
+    good = {name: [1, 1] if isinstance(value, list) else "a" for name, value in row.items() if name != "weight"}
+    with pytest.raises(DataError, match=f"train data, row 1: {says}"):
+        load_training_data(local(tmp_path, [good, row]), make_tokenizer(), with_eval=False)
+    with pytest.raises(DataError, match=f"row 1: {says}"):
+        tiny.make_ours(tmp_path, [{**dict.fromkeys(row), **good}, row])
+
+
+def test_rules_that_fit_nothing_are_refused(tmp_path: Path) -> None:
+    for weights, rows in (("thinking=0.5", ROWS), ("tool=2", ROWS)):
+        with pytest.raises(UsageError, match=r"weights: \w+=.* fits no token of the data; remove it"):
+            load_training_data(local(tmp_path, rows, weights=weights), make_tokenizer(chat=CHAT), with_eval=False)
+    with pytest.raises(DataError, match=r"weights: .*row 0: have no effect on rows of token ids"):
+        load_training_data(local(tmp_path, [{"input_ids": [5]}], weights="prompt=1"), make_tokenizer(), with_eval=False)
+
+
+def test_the_command_trains_the_assistant(tmp_path: Path) -> None:
+    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    mistral = (
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+        "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+    )
+    smol = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    smol += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ends = {"qwen2_5": "<|im_end|>\n", "llama3": "<|eot_id|>", "gemma": "<end_of_turn>\n"}
+    templates = {**{name: TEMPLATES[name] for name in ends}, "mistral": mistral, "smol": smol}
+    ends |= {"mistral": "<eos>", "smol": "<|im_end|>\n"}  # TRL has no marks for these two
+    for name, template in templates.items():
+        tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+        for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
+            rows, _ = load_training_data(local(tmp_path, [row], train_on=train_on), tokenizer, with_eval=False)
+            trained = tokenizer.decode([label for label in rows[0]["labels"] if label != -100])
+            assert "".join(trained.split()) == "".join((end + ends[name]).strip() for end in answers), (name, train_on)
+        rows, _ = load_training_data(local(tmp_path, [row], train_on="all"), tokenizer, with_eval=False)
+        assert rows[0]["labels"] == rows[0]["input_ids"]
+    forgets = "{% for m in messages[-2:] %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    with pytest.raises(DataError, match=r"writes message 0 differently where others follow.*take another template by"):
+        load_training_data(local(tmp_path, [row]), make_tokenizer(chat=forgets, special=SPECIAL), with_eval=False)
+
+
+# ---- losses
+
+TOKENISED = [
+    {
+        "input_ids": (ids := tiny.make_tokenizer()(row["text"] + " <eos>")["input_ids"]),
+        "token_weights": [[1.0, 0.5, 2.0, 0.0][(place + number) % 4] for place in range(len(ids))],
+    }
+    for number, row in enumerate(tiny.TEXTS)
+]
+SOFT_ROWS = [{**row, "weight": [1, 0.25, 3, 0][number % 4]} for number, row in enumerate(tiny.PAIRS)]
+SOFT_CHATS = [
+    {"messages": [*row["messages"][:1], {**row["messages"][1], "weight": 0.5}, *row["messages"][2:]]}
+    for row in tiny.MESSAGES
+]
+FORMS = {"tokens": TOKENISED, "rows": SOFT_ROWS, "chats": SOFT_CHATS}
+
+
+def by_hand(trainer: Any, rows: Any, train_on: Any = "all") -> tuple[float, dict[str, torch.Tensor]]:
+    """Loss and gradients of all rows, one at a time, by the formula."""
+    encoder = TrlEncoder(tiny.make_tokenizer(), train_on)
+    objective, model = make_objective("trim", **tiny.BAND), tiny.unpatched(trainer.model)
+    total, count = torch.zeros((), dtype=torch.float64), 0
+    for row in rows:
+        ids, weights = encoder.encode(row)
+        labels = torch.tensor([[token if weight else -100 for token, weight in zip(ids, weights, strict=True)]])
+        kept = torch.tensor([weight for weight in weights[1:] if weight])
+        count += len(kept)
+        if len(kept):
+            logits = model(input_ids=torch.tensor([ids])).logits
+            data = lambda tokens, kept=kept: objective.weights(tokens) * kept  # noqa: E731
+            total = total + tiny.plain_loss(logits, labels, data, normalizer=1.0).loss
+    (total / count).backward()
+    return float(total.detach() / count), tiny.gradients_of(model)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
+        {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "packing": True},
+        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "padding_free": True, "max_length": None},
+    ],
+    ids=["padded", "accumulated", "packed", "padding free"],
+)
+def test_losses_are_those_of_a_plain_loop(form: str, settings: Any, tmp_path: Path) -> None:
+    train_on = "assistant" if form == "chats" else "all"
+    only = {"assistant_only_loss": True} if form == "chats" else {}
+    trainer = tiny.make_ours(tmp_path, FORMS[form], max_steps=1, objective="trim", **only, **settings)
+    loss, gradients = by_hand(trainer, FORMS[form], train_on)
+    trainer.train()
+    assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
+    tiny.assert_same_gradients(trainer.grads[0], gradients)
+
+
+def test_evaluation_weighs_likewise(tmp_path: Path) -> None:
+    options = {"eval_dataset": Dataset.from_list(SOFT_ROWS)}
+    trainer = tiny.make_ours(tmp_path, SOFT_ROWS, options, objective="trim", per_device_eval_batch_size=8)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(by_hand(trainer, SOFT_ROWS)[0], rel=1e-4)
+
+
+def test_truncation_cuts_weights_with_their_tokens(tmp_path: Path) -> None:
+    for rows in (TOKENISED, IterableDataset.from_generator(lambda: iter(TOKENISED))):
+        trainer = tiny.make_ours(tmp_path, rows, max_length=7)
+        for row in trainer.train_dataset:
+            assert len(row["input_ids"]) == len(row["labels"]) == len(row["token_weights"]) <= 7
+            assert [label != -100 for label in row["labels"]] == [weight > 0 for weight in row["token_weights"]]
+
+
+def test_a_trainer_of_rows_with_weights_and_problems(tmp_path: Path) -> None:
+    rows = [{"problem": "w1 w2", "solution": "w3 w4", "weight": weight} for weight in (0.5, 1, 0, 2)]
+    trainer = tiny.make_ours(tmp_path, rows)
+    assert isinstance(trainer, TrimSFTTrainer)
+    weights = [max(row["token_weights"]) for row in trainer.train_dataset]
+    assert weights == [0.5, 1, 2]  # a row of weight 0 has nothing to train
