@@ -19,7 +19,7 @@ from trimsft.errors import RunError
 from trimsft.evaluate.engines import Engine, Request
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
-from trimsft.evaluate.samples import GREEDY, ProblemSet, Key, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import GREEDY, Key, ProblemSet, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
