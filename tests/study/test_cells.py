@@ -21,14 +21,6 @@ CELLS = st.builds(
 )
 
 
-def test_names_are_readable() -> None:
-    assert Cell(model="lab", objective="trim").name == "lab/trim-margin1.5-bandwidth0.8/seed0"
-    assert Cell(model="lab", objective="base").name == "lab/base/seed0"
-    rated = Cell(model="lab", objective="fsft", fields=(("learning_rate", 1e-4), ("gamma", 1)), seed=2)
-    assert rated.name == "lab/fsft-gamma1-learning_rate0.0001/seed2"
-    assert rated.get("gamma") == 1 and rated.get("margin") is None and rated.get("margin", 3) == 3
-
-
 def test_defaults_and_order_make_no_other_cell() -> None:
     short = Cell(model="lab", objective="trim", fields=(("margin", 2),))
     long = Cell(model="lab", objective="trim", fields=(("margin", 2.0), ("bandwidth", 0.8)))

@@ -20,27 +20,6 @@ def listed(kind: str) -> set[int]:
     return {entry.line for entry in paper.disagreements() if entry.kind == kind}
 
 
-def test_every_table_is_there() -> None:
-    assert [len(paper.scores(table)) for table in paper.SCORE_TABLES] == [30, 9, 15, 17, 17]
-    assert len(paper.rows("weight_diagnostics")) == 8
-    assert len(paper.rows("gradient_mass")) == 9
-    assert [row.category for row in paper.rows("token_categories")] == ["numeric", "symbol", "connector", "other"]
-
-
-def test_a_few_numbers_by_eye() -> None:
-    best = {(row.model, row.method): row for row in paper.scores("main")}
-    row = best["Qwen2.5-Math-1.5B", "trim"]
-    assert row.scores == {"math500": 66.95, "olympiadbench": 29.41, "minerva": 24.96, "amc": 27.95, "aime24": 9.58}
-    assert row.average == 31.77 and row.setting is None
-    assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
-    assert paper.scores("bandwidth_ablation")[9].setting == (6, 0.5)
-    assert paper.scores("bandwidth_ablation")[9].average == 33.10
-    assert paper.rows("weight_diagnostics")[-2].high_weight_percent == 86.34
-    assert paper.rows("gradient_mass")[5].low == 93.80 and paper.rows("gradient_mass")[5].method == "trim-h"
-    assert paper.rows("token_categories")[1].trim_mass == 22.78
-    assert paper.label("gradient_mass") == "tab:gradient-mass"
-
-
 def test_averages_are_means_of_their_rows_but_where_listed() -> None:
     means = {row.line: (sum(row.scores.values()) / len(row.scores), row.average) for row in SCORES if row.average}
     wrong = {line for line, (mean, printed) in means.items() if abs(mean - printed) > PRINTED}

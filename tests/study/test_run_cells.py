@@ -12,7 +12,7 @@ from trimsft.study import run
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.plan import plan_cells
-from trimsft.study.run import Event, Outcome, in_order, read_status
+from trimsft.study.run import Event, Outcome, read_status
 from trimsft.study.scales import ModelAt, Scale
 
 inline = pytest.mark.usefixtures("inline")
@@ -63,7 +63,7 @@ def test_more_of_cells_without_weights_is_refused(tmp_path: Path) -> None:
 
 @inline
 def test_a_study_without_flash_attention_records_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: False)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: False)
     scale = replace(SCALE, device="cuda", models={"good": ModelAt(path="good", recipe="qwen3-4b-base.yaml")})
     for seeds in (1, 2):  # the same once more is no other scale
         run_cells(cells("good", seeds=seeds), scale, tmp_path)
@@ -121,17 +121,3 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, mo
         with pytest.raises(UsageError, match=message):
             run_cells(cells(wrong), scale, out, **options)
     assert not out.exists()
-
-
-def test_requests_add_up_and_repeat_nothing(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    one, two = cells("good", seeds=2)
-    folder.remember([one], {"scores"})
-    folder.remember([one, two], {"tokens"})
-    folder.remember([one], {"scores"})
-    assert folder.requested() == {one: {"scores", "tokens"}, two: {"tokens"}}
-
-
-def test_bases_come_first_then_seed_by_seed() -> None:
-    base, trained = Cell(model="good", objective="base"), cells("good", "bad", seeds=2)
-    assert in_order([*trained, base, trained[0]]) == [base, trained[0], trained[2], trained[1], trained[3]]

@@ -119,12 +119,6 @@ def test_a_process_ends_with_its_step_on_a_gpu(tmp_path: Path, monkeypatch: pyte
     assert [job.attempt(cell).state for _ in range(2)] == ["more", "done"]
 
 
-def test_updates_are_known_beforehand_where_the_data_is_the_labs() -> None:
-    sft = Cell(model="lab", objective="sft")
-    assert LAB.updates_of(sft) == 50 and SMALL.updates_of(Cell(model="smollm2", objective="sft")) == 0
-    assert LAB.updates_of(replace(sft, fields=(("num_train_epochs", 2), ("per_device_train_batch_size", "25")))) == 96
-
-
 def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     rows, rendering = token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
@@ -209,7 +203,7 @@ def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) ->
 
 
 def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: False)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: False)
     sft = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
 
     def attention(scale: Scale) -> Any:
@@ -217,7 +211,7 @@ def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monke
 
     assert attention(PAPER) == "flash_attention_2" and attention(with_attention(PAPER)) == "sdpa"
     assert with_attention(SMALL) == SMALL and with_attention(LAB) == LAB
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: True)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: True)
     assert with_attention(PAPER) == PAPER and attention(with_attention(replace(PAPER, device="cpu"))) == "sdpa"
 
 

@@ -37,12 +37,6 @@ def test_hand_made_grids_have_the_shares_they_were_made_with(function, expected)
         assert parts(grid(function, seeds=seeds)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_differences_of_seeds_are_the_residual():
-    """Cell means 0 and 2 by tau (4 runs around +-1: 8 in all), seeds +-1 around them (8 in all)."""
-    scores = {(m, tau): [2 * (tau - 1) - 1, 2 * (tau - 1) + 1] for m in (0, 1) for tau in (1, 2)}
-    assert parts(scores) == pytest.approx((0, 0.5, 0, 0.5, 0))
-
-
 def test_missing_cells_make_shared_variance():
     """An L of three cells, worked out: m - tau is 0, 1, -1 for (0,0), (1,0), (0,1) and the score is m.
 
@@ -111,20 +105,6 @@ def test_the_sentence_says_what_the_numbers_say(effect, verdict, words):
     assert words in found.sentence()
     assert f"tau explains {100 * found.shares['bandwidth'].value:.0f} % [" in found.sentence()
     assert all(interval.low <= interval.value <= interval.high for interval in found.shares.values())
-
-
-def test_seeds_that_differ_widen_the_interval():
-    """The same means, once with their seeds and once with each seed replaced by the mean of its setting."""
-    wild = sampled(lambda m, tau: 0.8 * tau, np.random.default_rng(4), seeds=3, problems=200, spread=0.3)
-    calm = {
-        setting: [[np.mean(column, axis=0) for column in zip(*runs, strict=True)]] * 3 for setting, runs in wild.items()
-    }
-    of_wild, of_calm = (sensitivity(scores, resamples=300).shares for scores in (wild, calm))
-    widths = [found["bandwidth"].high - found["bandwidth"].low for found in (of_wild, of_calm)]
-    assert widths[0] > 2 * widths[1]
-    seeds = of_wild["residual"]
-    assert 0 < seeds.low < seeds.value < seeds.high
-    assert of_calm["residual"].high == pytest.approx(0, abs=1e-9)
 
 
 def test_the_papers_ablation_has_its_known_shares():

@@ -146,7 +146,7 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
     if outcome.swept is None:
         return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
-    said = [*conclusions(outcome.swept), *outcome.notes, *lines]
+    said = [*conclusions(outcome.swept), *lines]
     return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 

@@ -309,7 +309,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
 def with_attention(scale: Scale) -> Scale:
     """Take sdpa for every cell where recipes ask for flash attention that there is not; the folder records it."""
-    from trimsft.train.attention import has_flash_attention
+    from trimsft.train.config import has_flash_attention
 
     recipes = [read_recipe(at.recipe) for at in scale.models.values() if at.recipe]
     wanting = any("flash" in str(recipe.get(ATTENTION)) for recipe in recipes) and ATTENTION not in scale.defaults
@@ -318,8 +318,8 @@ def with_attention(scale: Scale) -> Scale:
     return replace(scale, defaults={**scale.defaults, ATTENTION: "sdpa"})
 
 
-def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell] = (), *, is_at_hand: bool = False) -> None:
-    """Read settings as training and evaluation would, also of these cells.
+def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) -> None:
+    """Read settings as training and evaluation would.
 
     Args:
         is_at_hand: find every model and read every benchmark, which may mean asking the hub.
@@ -330,8 +330,6 @@ def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell] = (), *
 
     names = {"data_dir": "benchmark_data", "limit": "problems"}  # evaluation's, and a study's
     job, place = Job(folder, scale, frozenset()), None if scale.benchmark_data is None else Path(scale.benchmark_data)
-    for cell in cells:
-        training_settings(folder, scale, cell)
     try:
         for model, at in scale.models.items():
             sft = Cell(model=model, objective="sft")

@@ -88,7 +88,6 @@ class SweepOutcome:
     cells: Outcome
     swept: Swept | None  # None where no point is finished
     files: list[Path] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # which values make no further runs
 
     def failures(self) -> list[str]:
         return self.cells.failures()
@@ -118,8 +117,7 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
         return SweepOutcome(done, None)  # everything failed: the reasons say more
     if settings.select_on is not None:
         swept = select(swept, settings.select_on)
-    notes = left_out(read_axes(settings.grid), settings.objective)
-    return SweepOutcome(done, swept, write_sweep(swept, folder.out, notes=notes, command=command), notes)
+    return SweepOutcome(done, swept, write_sweep(swept, folder.out, command=command))
 
 
 def plan_sweep(settings: SweepSettings) -> StudyPlan:
@@ -212,17 +210,6 @@ def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim
     except UsageError as error:
         raise UsageError(str(error), field="grid") from error
     return list(dict.fromkeys(cells))
-
-
-def left_out(axes: Mapping[str, Sequence[Any]], objective: str = "trim") -> list[str]:
-    """Return a sentence for each objective that does not take all fields of the grid."""
-    names = axes.get(OBJECTIVE, (objective,))
-    without = {one: [name for name in axes if not takes(one, name)] for one in names}
-    return [
-        f"{one} takes no {' and no '.join(fields)}: these values make no further runs of it."
-        for one, fields in without.items()
-        if fields
-    ]
 
 
 def takes(objective: str, name: str) -> bool:

@@ -29,9 +29,9 @@ from trimsft.tables import Table, escape_markdown, render, to_latex
 BAND = {"margin", "bandwidth"}
 
 
-def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: str = "") -> list[Path]:
+def write_sweep(swept: Swept, out: Path, *, command: str = "") -> list[Path]:
     table = sweep_table(swept)
-    sentences = [*conclusions(swept), *unanswered_note({point.setting: point for point in swept.points}), *notes]
+    sentences = [*conclusions(swept), *unanswered_note({point.setting: point for point in swept.points})]
     figures = sweep_figures(swept, out / "figures")
     parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *markdown_images(figures)]
     rows = score_rows("sweep", {one.setting: one for one in swept.all}, [swept.metric])
