@@ -40,8 +40,8 @@ class TrimSFTError(Exception):
     """
 
     exit_code = FAILED
-    is_told = False
-    """Whether another process of the same job has said it already."""
+    is_reported = False
+    """Set where another process of the same job has said it already."""
 
     def __init__(
         self,

@@ -149,9 +149,13 @@ def load_model(
     device: str = "cpu",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    merge: bool = False,
     field: str = "model",
 ) -> Any:
-    """Return a causal language model with exactly the tensors of its folder; an adapter brings its base."""
+    """Return a causal language model with exactly the tensors of its folder; an adapter beside or merged into its base.
+
+    Merged in float32 the sum is rounded once, when it is stored in another dtype.
+    """
     from transformers import AutoModelForCausalLM
 
     base = adapter_base(name, revision, field)
@@ -164,25 +168,13 @@ def load_model(
         )
     require_all_tensors(loaded, base or name, field=field)
     if base is not None:
-        model = _with_adapter(model, name, revision, field).get_base_model()
+        tuned = _with_adapter(model, name, revision, field)
+        model = tuned.merge_and_unload() if merge else tuned.get_base_model()
     if omits_soft_cap(model):
         model.set_attn_implementation("eager")
     model = model.to(device)
     require_finite(model, name, field=field)
     return model
-
-
-def load_merged(name: str | Path, *, field: str = "model") -> Any:
-    """Return a language model with an adapter's tensors added to its base's, in float32: the sum is rounded once."""
-    import torch
-
-    base = adapter_base(name, None, field)
-    model = load_model(base or name, dtype=torch.float32, field=field)
-    if base is None:
-        return model
-    merged = _with_adapter(model, name, None, field).merge_and_unload()
-    require_finite(merged, name, field=field)
-    return merged
 
 
 def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str) -> Any:
@@ -331,7 +323,9 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
             raise
         tokenizer = load_tokenizer(base)  # training puts one beside an adapter, others do not
     stored = getattr(config, "dtype", None) or torch.float32
-    loaded = load_merged(weights).to(stored if dtype == "auto" else getattr(torch, dtype))
+    loaded = load_model(weights, dtype=torch.float32, merge=True).to(
+        stored if dtype == "auto" else getattr(torch, dtype)
+    )
     name = str(loaded.dtype).removeprefix("torch.")
     require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
     # beside an adapter no generation config is saved, and its base's may not know the token that training ends with

@@ -212,7 +212,7 @@ def _parts(table: Table, escape: Callable[[str], str], bold: str) -> list[list[s
     """Return the header and the rows of a table, escaped; `bold` has {} for a text."""
     rows = [[escape(name) for name in table.header]]
     for cells in table.rows:
-        texts = [escape(cell.text or NOTHING) for cell in cells]
+        texts = [escape(cell.text) or NOTHING for cell in cells]
         texts = [bold.replace("{}", text) if cell.bold else text for cell, text in zip(cells, texts, strict=True)]
         spreads = [(escape(cell.marker), escape(cell.spread)) for cell in cells]
         rows.append([" ".join(filter(None, (text, *more))) for text, more in zip(texts, spreads, strict=True)])

@@ -76,7 +76,7 @@ def ending(
 def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool) -> str | None:
     """Return the line for an error, empty if another process says it; None for a bug, which keeps its traceback."""
     if isinstance(error, TrimSFTError):
-        return "" if error.is_told else error.message(names)
+        return "" if error.is_reported else error.message(names)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
         return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""

@@ -186,7 +186,7 @@ def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
     broadcast_object_list(shared)
     if shared[1] is not None and not is_main:
         error = shared[1]
-        error.is_told = True
+        error.is_reported = True
     if error is not None:
         raise error
     return made if everywhere else shared[0]  # type: ignore[no-any-return]

@@ -97,29 +97,6 @@ class Browser:
         """The text of the element with that id."""
         return self.run("return document.getElementById(arguments[0]).textContent", name)
 
-    def value(self, name: str) -> str:
-        """The value of the control with that id."""
-        return self.run("return document.getElementById(arguments[0]).value", name)
-
-    def put(self, name: str, value: object, event: str = "input") -> None:
-        """Give the control with that id a value, as a hand would."""
-        self.run(
-            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
-            "e.dispatchEvent(new Event(arguments[2], {bubbles: true}))",
-            name,
-            str(value),
-            event,
-        )
-
-    def exported(self, button: str) -> str:
-        """What a button would save as a file; its name is in `window.exportedName`."""
-        return self.run(
-            "URL.createObjectURL = (blob) => { window.exported = blob; return 'blob:kept' };"
-            "HTMLAnchorElement.prototype.click = function () { window.exportedName = this.download };"
-            "document.getElementById(arguments[0]).click(); return exported.text()",
-            button,
-        )
-
     def box(self, selector: str) -> tuple[float, ...]:
         """Left, top, right and bottom of the first such element."""
         script = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
