@@ -88,7 +88,7 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     )
     for name, why in {
         "logit": "gives tokens a weight that is not finite",
-        "gold": "cannot weigh a token table (TypeE",
+        "gold": "cannot weigh a token table (UsageError: objective: fails in line",
     }.items():
         refused = run("report", "runs/own", "--out", "other", "--objective", f"broken:{name}")
         assert refused.exit_code == 2 and why in refused.stderr and refused.stderr.count("\n") == 1
@@ -252,17 +252,6 @@ def test_scores_by_other_graders_are_refused() -> None:
     result = run("compare", "sft", "trim")
     assert result.exit_code == 2 and "trim was graded by strict 1, sft by strict" in result.stderr
     assert "grade again with trimsft eval, which generates nothing anew" in result.stderr
-
-
-def test_notes_of_the_grader_are_shown() -> None:
-    for name, correct in (("sft", [0, 4, 8]), ("trim", [8, 4, 8])):
-        evaluated(name, correct)
-        path = Path(name, "eval/amc/scores.json")
-        record = json.loads(path.read_text())
-        record["grader"]["notes"] = ["all samples of 3 problems are the same"]
-        path.write_text(json.dumps(record))
-    shown = run("compare", "sft", "trim", "--format", "markdown").stdout
-    assert "trim, amc: all samples of 3 problems are the same." in shown
 
 
 def ask(folder: str, problems: dict[str, str]) -> None:

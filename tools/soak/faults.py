@@ -132,42 +132,30 @@ def damage_checkpoint(trial: Trial) -> None:
         require_part(trial, reference.folder, "model/", what)
 
 
-def damage_run(trial: Trial) -> None:
-    """Damage a finished run, and read it by each command that reads one."""
-    original = trial.bench.reference("a run").folder
+def damage_result(trial: Trial) -> None:
+    """Damage a finished run or sweep, and read it by each command that reads one."""
+    bench = trial.bench
+    run, sweep = bench.reference("a run").folder, bench.reference("study").folder
+    readers = (
+        (run, bench.words("train"), "model/", ("model", "manifest", "config")),
+        (run, bench.words("eval of a run"), "eval/", ("eval", "eval", "model", "manifest", "config")),
+        (run, bench.words("tokens of a run"), "tokens.parquet", ("tokens", "model", "manifest", "config")),
+        (run, ["compare", str(run), "out"], "", ("eval",)),
+        (run, ["report", "out", "--out", "page"], "", ("eval", "tokens", "train/tele", "manifest", "config")),
+        (sweep, bench.words("study"), "sweep.", ("",)),
+        (sweep, ["study", "status", "out"], "", ("",)),
+    )
+    original, words, part, names = readers[trial.number % len(readers)]
     shutil.copytree(original, trial.out)
-    readers = {
-        "train": ("model/", ("model", "manifest", "config")),
-        "eval of a run": ("eval/", ("eval", "eval", "model", "manifest", "config")),
-        "tokens of a run": ("tokens.parquet", ("tokens", "model", "manifest", "config")),
-        "compare": ("", ("eval",)),
-        "report": ("", ("eval", "tokens", "train/tele", "manifest", "config")),
-    }
-    others = {"compare": ["compare", str(original), "out"], "report": ["report", "out", "--out", "page"]}
-    reader = list(readers)[trial.number % len(readers)]
-    words = others.get(reader) or trial.bench.words(reader)
-    undamaged = trial.run(words).out if reader == "compare" else ""
-    part, names = readers[reader]
-    what = f"{reader}, {damage(trial, trial.rng.choice(names))}"
+    undamaged = trial.run(words).out if words[0] == "compare" else ""
+    what = f"{words[0]}, {damage(trial, trial.rng.choice(names))}"
     ended = trial.run(words)
     require_word(ended, what)
     if ended.code == 0 and part:
         require_part(trial, original, part, what)
     figures, expected = ([line for line in text.splitlines() if "│" in line] for text in (ended.out, undamaged))
-    if ended.code == 0 and reader == "compare" and figures != expected:
+    if ended.code == 0 and words[0] == "compare" and figures != expected:
         raise Lost(f"{what}: other figures than before: {ended.out[-600:]}")
-
-
-def damage_study(trial: Trial) -> None:
-    """Damage a finished sweep, and continue it or look at it."""
-    reference = trial.bench.reference("study")
-    shutil.copytree(reference.folder, trial.out)
-    words = (trial.bench.words("study"), ["study", "status", "out"])[trial.number % 2]
-    what = f"{words[0]}, {damage(trial)}"
-    ended = trial.run(words)
-    require_word(ended, what)
-    if ended.code == 0 and words[0] == "sweep":
-        require_part(trial, reference.folder, "sweep.", what)
 
 
 def meet(trial: Trial) -> None:

@@ -49,7 +49,7 @@ ATTENTION = "attn_implementation"
 
 
 class Result(NamedTuple):
-    """What came of a cell."""
+    """Result of a cell, or of its first steps."""
 
     state: str  # done, more (steps are left for a fresh process), failed, or elsewhere
     note: str = ""  # why it failed, or who works on it
@@ -58,7 +58,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What the cells of a study have in common, for whoever runs them."""
+    """Folder, scale and needs that the cells of a study share."""
 
     folder: StudyFolder
     scale: Scale
@@ -309,7 +309,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
 def with_attention(scale: Scale) -> Scale:
     """Take sdpa for every cell where recipes ask for flash attention that there is not; the folder records it."""
-    from trimsft.train.attention import has_flash_attention
+    from trimsft.train.config import has_flash_attention
 
     recipes = [read_recipe(at.recipe) for at in scale.models.values() if at.recipe]
     wanting = any("flash" in str(recipe.get(ATTENTION)) for recipe in recipes) and ATTENTION not in scale.defaults
