@@ -24,7 +24,7 @@ PYTHON = {
     "objectives": Room(581, 800),
     "head": Room(1900, 1900),
     "data": Room(2055, 1900),
-    "train": Room(3132, 2500),
+    "train": Room(3130, 2500),
     "evaluate": Room(3769, 2900),
     "grading": Room(2822, 2400),
     "tokens": Room(1488, 1300),

@@ -40,9 +40,9 @@ def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
     exact, choice, regex, plain = problems
     assert exact.grading == Grading("exact", ignore_case=True)
     assert (choice.grading, choice.answer, choice.choices) == (Grading("choice"), "B", ("3", "4"))
-    assert choice.asked == "2+2?\nA. 3\nB. 4" and choice.rules.choices == ("3", "4")
+    assert choice.question == "2+2?\nA. 3\nB. 4" and choice.rules.choices == ("3", "4")
     assert (regex.grading, regex.unit) == (Grading("regex", pattern=GSM8K), "m")
-    assert plain == Problem("mine-4", "1+1?", "2") and plain.asked == "1+1?"
+    assert plain == Problem("mine-4", "1+1?", "2") and plain.question == "1+1?"
     (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
     again = read_problems(tmp_path / "again.jsonl")
     assert again == problems and [one.grading for one in again] == [one.grading for one in problems]

@@ -88,7 +88,7 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     )
     for name, why in {
         "logit": "gives tokens a weight that is not finite",
-        "gold": "cannot weigh a token table (TypeE",
+        "gold": "cannot weigh a token table (UsageError: objective: fails in line",
     }.items():
         refused = run("report", "runs/own", "--out", "other", "--objective", f"broken:{name}")
         assert refused.exit_code == 2 and why in refused.stderr and refused.stderr.count("\n") == 1

@@ -63,7 +63,7 @@ def test_more_of_cells_without_weights_is_refused(tmp_path: Path) -> None:
 
 @inline
 def test_a_study_without_flash_attention_records_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: False)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: False)
     scale = replace(SCALE, device="cuda", models={"good": ModelAt(path="good", recipe="qwen3-4b-base.yaml")})
     for seeds in (1, 2):  # the same once more is no other scale
         run_cells(cells("good", seeds=seeds), scale, tmp_path)

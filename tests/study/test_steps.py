@@ -203,7 +203,7 @@ def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) ->
 
 
 def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: False)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: False)
     sft = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
 
     def attention(scale: Scale) -> Any:
@@ -211,7 +211,7 @@ def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monke
 
     assert attention(PAPER) == "flash_attention_2" and attention(with_attention(PAPER)) == "sdpa"
     assert with_attention(SMALL) == SMALL and with_attention(LAB) == LAB
-    monkeypatch.setattr("trimsft.train.attention.has_flash_attention", lambda: True)
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: True)
     assert with_attention(PAPER) == PAPER and attention(with_attention(replace(PAPER, device="cpu"))) == "sdpa"
 
 

@@ -15,6 +15,6 @@ __all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "
 def __getattr__(name: str) -> Any:
     """Grading brings mpmath and numpy along; who only asks for help does not wait for them."""
     for module in ("settings", "run", "metrics") if name in __all__ else ():
-        if hasattr(found := import_module(f"{__name__}.{module}"), name):
-            return getattr(found, name)
+        if hasattr(home := import_module(f"{__name__}.{module}"), name):
+            return getattr(home, name)
     return getattr(import_module("trimsft.grading"), name)

@@ -19,7 +19,7 @@ from trimsft.errors import RunError
 from trimsft.evaluate.engines import Engine, Request
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
-from trimsft.evaluate.samples import GREEDY, Asked, Key, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import GREEDY, Key, ProblemSet, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
@@ -79,7 +79,7 @@ def make_protocol(
     notes = {"source": source, "notes": list(prompts.notes if prompts else ())}
     return Protocol(
         benchmark=benchmark,
-        problems=Asked(len(problems), fingerprint(problems)),
+        problems=ProblemSet(len(problems), fingerprint(problems)),
         prompt=prompt,
         sampling=sampling,
         samples=settings.samples,

@@ -56,11 +56,11 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         wanted = record.wanted()
         record.require_complete(wanted)
         problems = {problem.id: problem for problem in record.problems()}
-        asked, size = fingerprint(problems.values(), with_grading=True), record.samples_path.stat().st_size
+        problems_sha, size = fingerprint(problems.values(), with_grading=True), record.samples_path.stat().st_size
         if before is not None:
             by = before.grader
             made_of = (by.kind, by.version, by.problems_sha256, by.samples_bytes)
-            if made_of == (grader.name, grader.version, asked, size):
+            if made_of == (grader.name, grader.version, problems_sha, size):
                 return before.scores
         samples = (sample for sample in record if sample.key in wanted)
         results_of, are_alike = _grade(samples, problems, grader)
@@ -91,7 +91,7 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
             ignored_rules=tuple(sorted(grader.ignored_rules)),
             grading=describe_gradings(problems.values()) if grader.uses_rules else "",
             notes=tuple(notes),
-            problems_sha256=asked,
+            problems_sha256=problems_sha,
             samples_bytes=size,
             samples_sha256=_sha256(record.samples_path, size),
         )

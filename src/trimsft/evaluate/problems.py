@@ -49,7 +49,7 @@ class Problem:
     """What stands in place of the template's request for a boxed answer; all problems of a file have the same."""
 
     @property
-    def asked(self) -> str:
+    def question(self) -> str:
         """Return the problem with its choices under it."""
         choices = zip(LETTERS, self.choices, strict=False)
         return "\n".join([self.problem, *(f"{letter}. {text}" for letter, text in choices)])
@@ -193,44 +193,44 @@ _GRADED: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
     """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
-    given = {name: value for name, value in row.items() if value is not None and value != ""}
+    values = {name: value for name, value in row.items() if value is not None and value != ""}
     for name in ("problem", "answer"):
-        if name not in given:
+        if name not in values:
             lacking = f"{place}: no field {name!r}; it has {_names_of(row)}"
             raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
-    says_how = "grading" in given or grading is not None
+    says_how = "grading" in values or grading is not None
     known = {**_ASKED, **_GRADED} if says_how else _ASKED
-    given = {name: value for name, value in given.items() if name in known}
-    for name, value in given.items():
+    values = {name: value for name, value in values.items() if name in known}
+    for name, value in values.items():
         what, is_right = known[name]
         if not is_right(value):
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
-    answers = given["answer"] if isinstance(given["answer"], list) else [given["answer"]]
-    choices = tuple(str(choice).strip() for choice in given.get("choices", ()))
-    if "grading" in given:
-        how = {name: given[name] for name in ("pattern", "compare", "ignore_case") if name in given}
+    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
+    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
+    if "grading" in values:
+        how = {name: values[name] for name in ("pattern", "compare", "ignore_case") if name in values}
         try:
-            grading = Grading(given["grading"], **how)
+            grading = Grading(values["grading"], **how)
         except UsageError as error:
             raise DataError(f"{place}: {error}") from error
     grading = grading or Grading()
     for name in ("is_multiple_answer", "tolerance", "error", "unit"):
-        if given.get(name) and not grading.is_mathematics:
+        if values.get(name) and not grading.is_mathematics:
             raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
     if grading.kind == "choice":
         answers = [_letter(answer, choices, place) for answer in answers]
     texts = tuple(str(answer).strip() for answer in answers)
     return Problem(
-        id=str(given.get("id", default_id)),
-        problem=given["problem"],
+        id=str(values.get("id", default_id)),
+        problem=values["problem"],
         answer=texts[0] if len(texts) == 1 else texts,
-        multiple=given.get("is_multiple_answer", False),
-        tolerance=float(given["tolerance"]) if "tolerance" in given else None,
-        absolute=float(given["error"]) if "error" in given else None,
-        unit=given.get("unit"),
+        multiple=values.get("is_multiple_answer", False),
+        tolerance=float(values["tolerance"]) if "tolerance" in values else None,
+        absolute=float(values["error"]) if "error" in values else None,
+        unit=values.get("unit"),
         grading=grading,
         choices=choices,
-        instruction=given.get("instruction"),
+        instruction=values.get("instruction"),
     )
 
 

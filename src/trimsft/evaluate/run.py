@@ -104,11 +104,11 @@ def evaluate(
         if (name := benchmark_name(path)) in unfinished:
             prompts = _prompts(settings, engine, problems[name])
             source = describe_source(path, settings.data_dir)
-            evaluations[name] = asked = Evaluation(name, problems[name], prompts, settings, source)
-            protocol = asked.protocol(engine)
+            evaluations[name] = evaluation = Evaluation(name, problems[name], prompts, settings, source)
+            protocol = evaluation.protocol(engine)
             records[name].refuse_other(protocol, problems[name])
             first = [key for key in protocol.keys(problems[name]) if key.sample in (GREEDY, 0)]
-            engine.check(list(asked.requests(first).values()))
+            engine.check(list(evaluation.requests(first).values()))
     for name, record in records.items():
         if name in evaluations:
             on_start(name, evaluations[name].prompts)
@@ -141,7 +141,7 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     """Make the prompts, with notes of what a reader of the scores should know."""
-    tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
+    tokenizer, texts = engine.tokenizer, [problem.question for problem in problems]
     system_prompt = instruction_of(settings, problems)
     prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
     notes = [*prompts.notes, *engine.details.get("notes", ())]
@@ -155,9 +155,9 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
     with suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
         if config is not None and tokenizer is not None and settings.template == "auto":
-            taught = resolve_template_name(str(config.get("template", "auto")), tokenizer)
-            if taught != prompts.template:
+            trained = resolve_template_name(str(config.get("template", "auto")), tokenizer)
+            if trained != prompts.template:
                 notes.append(
-                    f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
+                    f"this run was trained with template {trained!r}: --template {trained} asks as it was taught"
                 )
     return replace(prompts, notes=tuple(notes))

@@ -69,8 +69,8 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The problems of an evaluation, by what they are known."""
+class ProblemSet:
+    """The problems of an evaluation, known by their number and their fingerprint."""
 
     count: int
     sha256: str
@@ -81,7 +81,7 @@ class Protocol:
     """What the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
 
     benchmark: str
-    problems: Asked
+    problems: ProblemSet
     prompt: dict[str, Any]
     sampling: dict[str, Any]
     samples: int
@@ -186,9 +186,9 @@ class SampleRecord:
 
     def problems(self) -> list[Problem]:
         """Return as many problems as the protocol says, whatever a killed process wrote after them."""
-        asked = self.protocol().problems
-        problems = read_problems(self.problems_path)[: asked.count]
-        if len(problems) < asked.count or fingerprint(problems) != asked.sha256:
+        recorded = self.protocol().problems
+        problems = read_problems(self.problems_path)[: recorded.count]
+        if len(problems) < recorded.count or fingerprint(problems) != recorded.sha256:
             problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
             raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
         return problems

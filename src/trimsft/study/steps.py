@@ -309,7 +309,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
 def with_attention(scale: Scale) -> Scale:
     """Take sdpa for every cell where recipes ask for flash attention that there is not; the folder records it."""
-    from trimsft.train.attention import has_flash_attention
+    from trimsft.train.config import has_flash_attention
 
     recipes = [read_recipe(at.recipe) for at in scale.models.values() if at.recipe]
     wanting = any("flash" in str(recipe.get(ATTENTION)) for recipe in recipes) and ATTENTION not in scale.defaults

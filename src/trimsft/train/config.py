@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import errno
 import functools
+import importlib.util
 import itertools
 import logging
 import os
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
+from transformers.utils import is_kernels_available
 from trl import ModelConfig, SFTConfig, TrlParser
 
 from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
@@ -197,6 +199,11 @@ def has_half_precision() -> bool:
     """Return whether this machine has a device that computes in bfloat16."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator is not None and accelerator.type != "mps"
+
+
+def has_flash_attention() -> bool:
+    """Return whether transformers would find FlashAttention-2, or the package that loads its kernel from the hub."""
+    return importlib.util.find_spec("flash_attn") is not None or bool(is_kernels_available())
 
 
 # ---- all settings of a training

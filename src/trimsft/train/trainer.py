@@ -359,7 +359,8 @@ def _choose_objective(
         if objective is not None and value != TrimSFTConfig.__dataclass_fields__[name].default:
             hint = "remove it from TrimSFTConfig, or give the trainer none"
             raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
-    chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
+    chosen = make_objective(objective) if isinstance(objective, str) else objective
+    chosen = args.make_objective() if chosen is None else chosen
     if not isinstance(chosen, SFT):  # TRL's own code handles both
         if compute_loss_func is not None:
             problem = "has no place beside an objective"

@@ -69,12 +69,12 @@ class ServerEngine:
             raise EngineError(problem, field="server", hint=hint) from error
         except ParseError:
             listed = {}
-        served = listed.get("data") if isinstance(listed, dict) else None
-        served = [entry for entry in served if isinstance(entry, dict)] if isinstance(served, list) else []
-        owners = {str(entry.get("owned_by")) for entry in served}
+        models = listed.get("data") if isinstance(listed, dict) else None
+        models = [entry for entry in models if isinstance(entry, dict)] if isinstance(models, list) else []
+        owners = {str(entry.get("owned_by")) for entry in models}
         self.takes_all = bool(owners) and owners <= {"vllm", "sglang"}
         """Whether it takes token ids and every sampling parameter."""
-        names = [visible(entry.get("id"))[:200] for entry in served]
+        names = [visible(entry.get("id"))[:200] for entry in models]
         if self.takes_all and model not in names:  # other lists are not complete
             hint = f"it serves {', '.join(names[:20])}"
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
@@ -143,8 +143,8 @@ class ServerEngine:
                 continue
             if status == 200:
                 return read_completion(index, content, request.sampling)
-            said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
-            error = f"status {status}: {' '.join(visible(said).split())[:300]}"
+            reply = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
+            error = f"status {status}: {' '.join(visible(reply).split())[:300]}"
             if status in (401, 403, 404):
                 hint = f"does it know the model {self.model!r}, and the key in the environment variable {_KEY}?"
                 raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)

@@ -231,8 +231,8 @@ class SlotDecoder:
             where = self._tensor(going)
             last = self.made[where, None] - torch.arange(look_back + STEPS_AT_ONCE, 0, -1, device=self.device)
             tails = self.history[where].gather(1, last.clamp(min=0)).where(last >= 0, -1).tolist()
-            said = ([token for token in tail if token >= 0] for tail in tails)
-            if cut := [row for row, tail in zip(going, said, strict=True) if is_over(tail)]:
+            texts_so_far = ([token for token in tail if token >= 0] for tail in tails)
+            if cut := [row for row, tail in zip(going, texts_so_far, strict=True) if is_over(tail)]:
                 self.active[cut] = False
                 self.cache.position[cut] = 0
                 over += cut

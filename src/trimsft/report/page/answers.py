@@ -173,7 +173,7 @@ def _pack(rows: Sequence[Row], runs: Sequence[Run], pair: tuple[int, int]) -> di
         }
         if of_runs:
             answer = problem.answer if isinstance(problem.answer, str) else " or ".join(problem.answer)
-            answers[place] = {"text": cut(problem.asked), "answer": cut(answer), "runs": of_runs}
+            answers[place] = {"text": cut(problem.question), "answer": cut(answer), "runs": of_runs}
         if size > BUDGET:
             break
     return {"strings": list(strings), "answers": answers}
