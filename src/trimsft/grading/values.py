@@ -288,23 +288,14 @@ def _real(name: str) -> Callable[[Value], Value]:
     return apply
 
 
-def _integers(function: Callable[..., int]) -> Callable[..., Value]:
-    """Apply a function to integers alone."""
+def _integers(function: Callable[..., int], most: int = 0) -> Callable[..., Value]:
+    """Apply a function to integers alone; with `most` to small ones: gamma functions take minutes to many digits."""
 
     def apply(*values: Value) -> Value:
-        if not all(map(_is_integer, values)):
-            raise Undefined("not integers")
-        return Fraction(function(*map(int, values)))
-
-    return apply
-
-
-def _counting(function: Callable[..., int]) -> Callable[..., Value]:
-    """Apply a factorial or a binomial to small integers: the gamma function takes minutes to many digits."""
-
-    def apply(*values: Value) -> Value:
-        if not all(map(_is_integer, values)) or max(values) > MAX_FACTORIAL or (len(values) > 1 and min(values) < 0):
-            raise TooLarge("not computed of these numbers")
+        if not all(map(_is_integer, values)) or (
+            most and (max(values) > most or (len(values) > 1 and min(values) < 0))
+        ):
+            raise TooLarge("no small integers") if most else Undefined("not integers")
         return Fraction(function(*map(int, values)))
 
     return apply
@@ -328,7 +319,7 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
     "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
-    "factorial": _counting(math.factorial), "binom": _counting(math.comb),
+    "factorial": _integers(math.factorial, MAX_FACTORIAL), "binom": _integers(math.comb, MAX_FACTORIAL),
     "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
     "max": _either(lambda *values: max(values)), "min": _either(lambda *values: min(values)),
 }  # fmt: skip
