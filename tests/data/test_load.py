@@ -205,6 +205,29 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypat
         load_rows(DataConfig(dataset_name=name))
 
 
+def test_a_name_near_a_file_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("asked the hub"))
+    write(tmp_path / "train.jsonl", ROWS)
+    with pytest.raises(DataError, match=r"dataset_name: no such file, got 'train\.jsnl'; did you mean 'train\.jsonl'"):
+        load_rows(DataConfig(dataset_name="train.jsnl"))
+
+
+def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    config = local(tmp_path, eval_split=0.25)
+    sets = load_training_data(config, tokenizer, with_eval=True)
+    texts = [[tokenizer.decode(row["input_ids"]) for row in one] for one in sets if one is not None]
+    assert [len(one) for one in texts] == [6, 2] and len({*texts[0], *texts[1]}) == 8
+    assert load_training_data(config, tokenizer, with_eval=True)[1].to_list() == sets[1].to_list()  # the same again
+    with pytest.raises(DataError, match="eval_split: has no effect without evaluation"):
+        load_training_data(config, tokenizer, with_eval=False)
+    with pytest.raises(DataError, match="eval_split: leaves no rows of 8"):
+        load_training_data(local(tmp_path, eval_split=0.01), tokenizer, with_eval=True)
+    with pytest.raises(DataError, match="eval_split: must be between 0 and 1"):
+        local(tmp_path, eval_split=1.0)
+
+
 @pytest.mark.parametrize("row", TRL_ROWS, ids=lambda row: next(iter(row)))
 def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
     train = load_rows(local(tmp_path, [row, row]))

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
+from tests.tokens.tiny import CONFIGS, ROWS, make_folder
 from trimsft.data.encode import Encoder, encode
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TRAINED_LENGTH, Rendering, choose_template
@@ -204,26 +204,6 @@ def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) 
     assert read_token_table(same["Packed"]).metadata["truncation_mode"] == "keep_start"  # packing cuts the end
     beside = write_tables({"Base": folder, "Run": run}, tmp_path / "beside")
     assert read_token_table(beside["Base"])["token_id"].tolist() == left
-
-
-def gpt2(size):
-    return GPT2Config(vocab_size=size["vocab_size"], n_positions=120, n_embd=32, n_layer=2, n_head=4)
-
-
-def test_rows_longer_than_the_model_has_positions(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(CONFIGS, "gpt2", gpt2)
-    monkeypatch.setattr(write, "load_model", None)  # told before
-    folder = make_folder(tmp_path / "gpt2", "gpt2", chat=CHAT)
-    long = [{"problem": "x" * 300, "solution": "It is so."}, {"problem": "y" * 200, "solution": "No."}]
-    rows = [ROWS[0], *long]
-    message = r"row 1 has \d+ tokens \(and 1 more rows\), the model only 120 positions; cut them; set max_length=120"
-    for limit in (None, 121):
-        with pytest.raises(ValueError, match=message):
-            write_token_table(folder, rows, tmp_path / "t.parquet", max_length=limit, system_prompt="")
-    assert [path.name for path in tmp_path.iterdir()] == ["gpt2"]
-    monkeypatch.undo()
-    path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=120, system_prompt="")
-    assert read_token_table(path).metadata["longest"] == 120
 
 
 def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:

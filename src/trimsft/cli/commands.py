@@ -42,7 +42,7 @@ SECTIONS = {
     "Help": "doctor recipes",
 }
 EVAL = "model benchmarks out engine server samples temperatures max_tokens limit"
-TOKENS = "models data out sample limit max_length template train_on weights objective top show"
+TOKENS = "models data out sample max_length template train_on weights objective show"
 AUDIT = "data model out sample training threshold"
 """The fields that --help lists."""
 ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")

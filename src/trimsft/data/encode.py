@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,7 +227,17 @@ def load_training_data(
     Of messages the assistant's turns are trained, unless `train_on` says otherwise.
     """
     rows = load_rows(config, split="train")
-    test_rows = load_rows(config, split="test") if with_eval else None
+    if config.eval_split is not None:
+        if not with_eval:
+            hint = "set eval_strategy to steps or epoch"
+            raise DataError("has no effect without evaluation", field="eval_split", value=config.eval_split, hint=hint)
+        held_out = set(random.Random(config.sample_seed).sample(range(len(rows)), round(config.eval_split * len(rows))))
+        if not 0 < len(held_out) < len(rows):
+            raise DataError(f"leaves no rows of {len(rows):,}", field="eval_split", value=config.eval_split)
+        test_rows: Dataset | None = rows.select(sorted(held_out))
+        rows = rows.select([row for row in range(len(rows)) if row not in held_out])
+    else:
+        test_rows = load_rows(config, split="test") if with_eval else None
     is_pairs = find_form(rows.column_names) == PAIR
     if not is_pairs:
         names = ("template", "system_prompt", "benchmarks_dir")

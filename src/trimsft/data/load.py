@@ -9,6 +9,7 @@ nulls, makes dates of text and numbers of cells. Nothing heavy is imported befor
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 import logging
@@ -58,45 +59,36 @@ def _option(default: Any, sentence: str, **more: Any) -> Any:
 class DataConfig:
     """Which rows are trained on, and how they are rendered: options of `trimsft train`."""
 
-    dataset_name: str = _option(
-        "", "Dataset of the hub, or local files or folders (.jsonl .json .csv .parquet), joined by commas."
-    )
+    dataset_name: str = _option("", "Dataset of the hub, or local files or folders, joined by commas.")
     dataset_config: str | None = _option(None, "Hub only: the configuration.")
     dataset_revision: str | None = _option(None, "Hub only: branch, tag or commit.")
     dataset_train_split: str = _option("train", "Hub only: the split to train on.")
     dataset_test_split: str = _option("test", "Hub only: the split to evaluate on.")
     dataset_test_file: str | None = _option(None, "Local files to evaluate on, where eval_strategy is set.")
+    eval_split: float | None = _option(None, "Share of the training rows that is evaluated on instead, such as 0.05.")
     problem_column: str = _option("problem", "The column of problems.")
     solution_column: str = _option("solution", "The column of solutions.")
     sample: int | None = _option(None, f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all.")
     sample_seed: int = _option(0, "Seed of the random choice of rows.")
     template: str = _option(
-        "auto",
-        "How a problem becomes a prompt; auto: the model's chat template, or plain if it has none.",
-        choices=list(TEMPLATE_NAMES),
+        "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
     )
-    system_prompt: str | None = _option(
-        None, "System message of chat, first line of plain; by default the recipe's, '' for none."
-    )
-    benchmarks_dir: str | None = _option(
-        None, "Folder of benchmarks (*.jsonl with a field problem): count training rows equal to one."
-    )
+    system_prompt: str | None = _option(None, "System message; by default the recipe's, '' for none.")
+    benchmarks_dir: str | None = _option(None, "Folder of benchmarks: count training problems equal to one of theirs.")
     drop_overlap: bool = _option(False, "Drop the training rows that are benchmark problems.")
-    drop_incomplete: bool = _option(
-        False, "Drop and count rows that lack a column of their form, instead of refusing the data."
-    )
-    train_on: str | None = _option(
-        None, "Messages: train the turns of the assistant (default), only the last of them, or all.", choices=TRAIN_ON
-    )
-    weights: str | None = _option(
-        None, 'Weights of tokens by role, span or /pattern/, such as "prompt=0.1, thinking=0.5, boxed=2".'
-    )
+    drop_incomplete: bool = _option(False, "Drop and count rows that lack a column, instead of refusing the data.")
+    train_on: str | None = _option(None, "Turns of messages: assistant (default), last or all.", choices=TRAIN_ON)
+    weights: str | None = _option(None, 'Weights by role, span or /pattern/: "prompt=0.1, thinking=0.5, boxed=2".')
 
     def __post_init__(self) -> None:
         check_template_name(self.template)
         parse_weights(self.weights)
         if self.sample is not None and self.sample < 1:
             raise DataError("must be at least 1", field="sample", value=self.sample)
+        if self.eval_split is not None and not 0 < self.eval_split < 1:
+            raise DataError("must be between 0 and 1", field="eval_split", value=self.eval_split)
+        if self.eval_split is not None and self.dataset_test_file is not None:
+            raise DataError("has no effect beside dataset_test_file", field="eval_split", value=self.eval_split)
         if self.drop_overlap and self.benchmarks_dir is None:
             raise DataError("has no effect without benchmarks_dir", field="drop_overlap")
         if not self.dataset_name.strip():
@@ -248,6 +240,11 @@ def _read_sources(config: DataConfig, split: Split) -> list[Source]:
     if split == "test" and config.dataset_test_file is not None:
         return [read_file(path) for path in list_files(config.dataset_test_file, field="dataset_test_file")]
     if not config.is_local:
+        folder, own = Path(config.dataset_name).parent, Path(config.dataset_name).name
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        if near := difflib.get_close_matches(own, names, n=1, cutoff=0.8):
+            hint = f"did you mean {str(folder / near[0])!r}?"
+            raise DataError("no such file", field="dataset_name", value=config.dataset_name, hint=hint)
         return [_ask_hub(config, config.dataset_train_split if split == "train" else config.dataset_test_split)]
     if split == "test":
         hint = "name a file or turn evaluation off"

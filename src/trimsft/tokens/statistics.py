@@ -1,10 +1,6 @@
 r"""Statistics of a token table: exact functions of its columns (appendices of the paper).
 
     diagnose(table, TrimSFT(), margin=1.5, bandwidth=0.8).effective_ratio      # R_eff = (sum w)^2 / (N sum w^2)
-    by_category(table, margin=1, bandwidth=1)[0]                               # Group(name="numeric", ...)
-    movement(before, after, margin=1, bandwidth=1).moved_percent[0, 2]         # were low, are high
-    weight_intervals(table)[Setting(1, 1)]["r_eff"]                            # Interval(value, low, high)
-    judge_table(table).sentence                                                # "The model supports this data: ..."
 
     >>> effective_ratio(np.array([1.0, 1.0, 0.0, 0.0]))
     0.5

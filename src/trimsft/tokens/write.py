@@ -23,7 +23,7 @@ from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, finge
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
 from trimsft.data.weights import parse_weights
-from trimsft.errors import RunError, UsageError, and_more, counted, one_line
+from trimsft.errors import RunError, UsageError, counted, one_line
 from trimsft.models import load_config, load_model
 from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights, fingerprint_folder
@@ -174,11 +174,6 @@ def _facts(
     """Return what the metadata tells beside the inputs; refuse what the model cannot read."""
     config = (load_config(source) if isinstance(source, str) else source.config).get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
-    long = [example for example in examples if positions and len(example) > positions]
-    if long and not getattr(config, "rope_parameters", None):  # there is nothing beyond learned positions
-        tokens = f"{len(long[0]):,} tokens{and_more(len(long), 'rows')}"
-        problem = f"row {long[0].number} has {tokens}, the model only {positions:,} positions"
-        raise UsageError(problem, field="rows", hint="cut them", remedy=("max_length", positions))
     if encoder.template is not None:
         prompts = encoder.template.render([row["problem"] for row in rows[:_PROMPTS]])
     else:
