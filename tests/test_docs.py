@@ -72,7 +72,7 @@ def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("words", PARSED)
 def test_commands_are_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    words = [PLACEHOLDERS.get(word, word) for word in words[words.index("trimsft") + 1 :]]
+    words = [PLACEHOLDERS.get(word, word) for word in words[words.index("trimsft") + 1 :] if word != "&"]
     if words[:1] == ["train"]:
         fields = [word for word in words[1:] if word != "--dry-run"]
         for option in {"--deepspeed", "--gpus"} & set(fields):  # needs a file; the command's

@@ -67,7 +67,7 @@ def config_of(name: str, **options: Any) -> Any:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model of dense layers is made of."""
+    """Sizes of a model of dense layers."""
 
     text: Any  # its configuration
     parameters: int
@@ -93,7 +93,7 @@ def shape_of(config: Any, adapter: Any = None) -> Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What decides how much a process holds."""
+    """Settings that decide how much memory a process holds."""
 
     shape: Shape
     rows: int  # of a micro-batch

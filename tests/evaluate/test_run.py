@@ -219,18 +219,6 @@ def test_nothing_is_graded_where_nothing_is_new(
         run_eval(engine, samples=10)
 
 
-def test_samples_that_are_all_alike_are_said_and_recorded(
-    run_eval: Callable[..., Evaluated], caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    run_eval(lambda request: "It is \\boxed{2}.")
-    said = "sums: all 8 samples of each of the 6 problems are the same text"
-    assert [record.message for record in caplog.records if record.message.startswith(said)]
-    assert said.removeprefix("sums: ") in (tmp_path / "run/eval/sums/scores.json").read_text()
-    caplog.clear()
-    run_eval(out=tmp_path / "other")
-    assert caplog.records == []
-
-
 # ---- what else is asked
 
 

@@ -254,17 +254,6 @@ def test_scores_by_other_graders_are_refused() -> None:
     assert "grade again with trimsft eval, which generates nothing anew" in result.stderr
 
 
-def test_notes_of_the_grader_are_shown() -> None:
-    for name, correct in (("sft", [0, 4, 8]), ("trim", [8, 4, 8])):
-        evaluated(name, correct)
-        path = Path(name, "eval/amc/scores.json")
-        record = json.loads(path.read_text())
-        record["grader"]["notes"] = ["all samples of 3 problems are the same"]
-        path.write_text(json.dumps(record))
-    shown = run("compare", "sft", "trim", "--format", "markdown").stdout
-    assert "trim, amc: all samples of 3 problems are the same." in shown
-
-
 def ask(folder: str, problems: dict[str, str]) -> None:
     lines = [json.dumps({"id": name, "problem": text, "answer": "1"}) for name, text in problems.items()]
     Path(folder, "eval/amc/problems.jsonl").write_text("\n".join(lines) + "\n")

@@ -163,10 +163,11 @@ def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
         "(margin 4, bandwidth 1) 19 %."
     )
     assert unanswered_note(summarise({cell("sft"): exact(0.5)}, resamples=20)) == []
-    scale = replace(LAB.tiny(), defaults={**LAB.tiny().defaults, "learning_rate": "1e-4"})
+    defaults = {**LAB.tiny().defaults, "learning_rate": "1e-4"}
+    scale = replace(LAB.tiny(), defaults=defaults, benchmark_data="/home/me/benches")
     text = (write(tmp_path, "main", main_results(1), scale=scale) / "main/main.md").read_text()
     assert text.startswith("# Smoke test, its numbers say nothing: average@2")
-    for difference in ("benchmarks ", "rows 24", r"learning\_rate 1e-4", "samples 2", "problems 2"):
+    for difference in ("benchmarks ", "rows 24", r"learning\_rate 1e-4", "samples 2", "problems 2", r"\_data benches,"):
         assert difference in text.split("Differs from the scale lab as it comes: ")[1]
 
 

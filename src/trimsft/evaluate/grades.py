@@ -11,7 +11,6 @@ temperature. `scores.json` says by the fingerprints of both what it was made of:
 
 import hashlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +29,6 @@ from trimsft.runs.files import written_beside
 
 GRADES = "grades.jsonl"
 AT_ONCE = 4096  # samples that are graded together, and whose texts are in memory
-log = logging.getLogger("trimsft")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
             if made_of == (grader.name, grader.version, problems_sha, size):
                 return before.scores
         samples = (sample for sample in record if sample.key in wanted)
-        results_of, are_alike = _grade(samples, problems, grader)
+        results_of = _grade(samples, problems, grader)
         scored, statuses = [], Counter[str]()
         with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
             for name, results in results_of.items():
@@ -78,19 +76,11 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         protocol = record.protocol()
         temperature = float(protocol.sampling["temperature"])
         scores = score_counts(protocol.benchmark, scored, statuses, temperature=temperature)
-        notes = []
-        if are_alike and len(problems) > 1 and scores.samples > 1:
-            notes.append(
-                f"all {scores.samples} samples of each of the {len(problems):,} problems are the same text: either the "
-                "model is sure of every word, or what generated them does not sample"
-            )
-            log.warning(f"{scores.benchmark}: {notes[0]}")
         graded_by = GradedBy(
             kind=grader.name,
             version=grader.version,
             ignored_rules=tuple(sorted(grader.ignored_rules)),
             grading=describe_gradings(problems.values()) if grader.uses_rules else "",
-            notes=tuple(notes),
             problems_sha256=problems_sha,
             samples_bytes=size,
             samples_sha256=_sha256(record.samples_path, size),
@@ -99,19 +89,12 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         return scores
 
 
-def _grade(
-    samples: Iterator[Sample], problems: Mapping[str, Problem], grader: Grader
-) -> tuple[dict[str, list[SampleResult]], bool]:
-    """Return the graded samples of each problem, and whether all that were drawn for a problem are the same text."""
+def _grade(samples: Iterator[Sample], problems: Mapping[str, Problem], grader: Grader) -> dict[str, list[SampleResult]]:
+    """Return the graded samples of each problem, whose texts are not kept."""
     results: dict[str, list[SampleResult]] = {name: [] for name in problems}
-    first_text: dict[str, int] = {}
-    are_alike = True
     while batch := list(islice(samples, AT_ONCE)):
         items = [(s.text, problems[s.problem].answer, problems[s.problem].rules, s.finish == "length") for s in batch]
         for sample, grade in zip(batch, grader.grade_many(items), strict=True):
-            if sample.sample != GREEDY and sample.temperature is None:
-                text = hash(sample.text)
-                are_alike &= first_text.setdefault(sample.problem, text) == text
             results[sample.problem].append(
                 SampleResult(
                     problem=problems[sample.problem].id,  # one text for all samples of a problem
@@ -125,7 +108,7 @@ def _grade(
                     temperature=sample.temperature,
                 )
             )
-    return results, are_alike
+    return results
 
 
 def _scored_before(record: SampleRecord) -> Recorded | None:

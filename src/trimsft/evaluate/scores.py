@@ -190,7 +190,6 @@ class GradedBy:
     version: str
     ignored_rules: tuple[str, ...] = ()
     grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
-    notes: tuple[str, ...] = field(default=(), compare=False)  # what it noticed, such as samples that are all alike
     problems_sha256: str = field(default="", compare=False)
     samples_bytes: int = field(default=0, compare=False)
     samples_sha256: str = field(default="", compare=False)

@@ -167,7 +167,7 @@ class _Reader:
 
     def argument(self) -> Tree:
         """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
-        return self.signed(self.atom)  # signed: x^-2, as code writes it
+        return self.signed(self.atom) if self.peek() == "-" else self.atom()  # x^-2, as code writes it
 
     def digit(self) -> Tree:
         r"""Read what \frac takes without braces: one digit, one letter, one command."""

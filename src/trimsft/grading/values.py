@@ -288,14 +288,14 @@ def _real(name: str) -> Callable[[Value], Value]:
     return apply
 
 
-def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[..., Value]:
-    """Apply a function to integers alone: the gamma function of others takes minutes to many digits."""
+def _integers(function: Callable[..., int], most: int = 0) -> Callable[..., Value]:
+    """Apply a function to integers alone; with `most` to small ones: gamma functions take minutes to many digits."""
 
     def apply(*values: Value) -> Value:
-        if not all(map(_is_integer, values)):
-            raise Undefined("not integers")
-        if max(values) > most:
-            raise TooLarge("of a large number")
+        if not all(map(_is_integer, values)) or (
+            most and (max(values) > most or (len(values) > 1 and min(values) < 0))
+        ):
+            raise TooLarge("no small integers") if most else Undefined("not integers")
         return Fraction(function(*map(int, values)))
 
     return apply

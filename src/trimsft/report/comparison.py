@@ -122,7 +122,6 @@ def compare(settings: CompareSettings) -> Compared:
     comparisons = correct_for_many(list(itertools.chain.from_iterable(compared)))
     protocols = {run.label: other_protocol(baseline, run, common, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
-    notes += notes_of_graders(runs)
     notes += [
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
@@ -207,12 +206,6 @@ def other_graders(runs: Sequence[Run]) -> dict[str, str]:
             if ours != theirs:
                 other[run.label] = f"{run.label} was graded by {ours}, {first.label} by {theirs}"
     return other
-
-
-def notes_of_graders(runs: Sequence[Run]) -> list[str]:
-    """Return what the graders of these runs have noticed."""
-    recorded = ((run, name, one) for run in runs for name, one in run.recorded.items())
-    return [f"{run.label}, {name}: {note}." for run, name, one in recorded for note in one.grader.notes]
 
 
 def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:

@@ -67,7 +67,7 @@ class Claim:
 
 
 class Judgement(NamedTuple):
-    """What the results of one model say."""
+    """The verdict on one model, and its numbers."""
 
     verdict: str
     text: str

@@ -24,7 +24,7 @@ ROWS = 20_000  # the paper's; for data that is not at hand
 
 @dataclass(frozen=True)
 class CellPlan:
-    """What one cell would still take."""
+    """Work that one cell still needs."""
 
     name: str
     trained_tokens: float = 0
@@ -34,7 +34,7 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What the missing cells would take."""
+    """Work that the missing cells need."""
 
     cells: list[CellPlan]
     already_done: int

@@ -29,7 +29,7 @@ from trimsft.study.steps import Job, Result, redirect_output
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 6  # processes on the cores: each takes most of a gigabyte
-ENDING = 10.0  # seconds that processes have to end once they are told to
+ENDING = 120.0  # seconds that processes have to end after SIGTERM: a training saves its checkpoint
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 
 

@@ -58,7 +58,7 @@ def ignore(event: Event) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of cells came to."""
+    """Result of a run of cells."""
 
     folder: StudyFolder
     done: dict[Cell, Path] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class RunOptions(ScaleOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(RunOptions):
-    """What `trimsft study run` takes."""
+    """Settings of `trimsft study run`."""
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
@@ -268,7 +268,7 @@ class StudySettings(RunOptions):
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """What a study came to."""
+    """Result of a study."""
 
     study: str
     cells: Outcome

@@ -43,7 +43,7 @@ class ModelAt:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What every cell of a study has in common."""
+    """Settings that every cell of a study shares."""
 
     name: str
     models: Mapping[str, ModelAt]
@@ -59,7 +59,7 @@ class Scale:
     temperature_samples: int = 4
     problems: int | None = None  # the first problems of each benchmark; None: all
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from the paper's: temperature, top_p, max_tokens."""
+    """Differences from the paper's: temperature, top_p, max_tokens."""
     answer_tokens: int = 700  # mean length of an answer, for plans: measured at the lab, assumed elsewhere
     engine: str = "auto"
     dtype: str = "auto"  # number format of generation

@@ -49,7 +49,7 @@ ATTENTION = "attn_implementation"
 
 
 class Result(NamedTuple):
-    """What came of a cell."""
+    """Result of a cell, or of its first steps."""
 
     state: str  # done, more (steps are left for a fresh process), failed, or elsewhere
     note: str = ""  # why it failed, or who works on it
@@ -58,7 +58,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What the cells of a study have in common, for whoever runs them."""
+    """Folder, scale and needs that the cells of a study share."""
 
     folder: StudyFolder
     scale: Scale

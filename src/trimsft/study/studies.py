@@ -32,7 +32,7 @@ PAPER_NAMES = {
     "fig:ablation": "Figure 3",
     "fig:gap_distribution": "Figure 4",
 }
-"""What a reader of the paper knows its tables and figures by, from the labels of its source."""
+"""Names that the paper prints for its tables and figures, by the labels of its source."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ MOST_VALUES = 1000  # values of one range at most: more are a typing error
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings(RunOptions):
-    """What `trimsft sweep` takes."""
+    """Settings of `trimsft sweep`."""
 
     grid: tuple[str, ...] = option(
         (), flags=("--grid",), help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product of several."
@@ -83,7 +83,7 @@ class SweepSettings(RunOptions):
 
 @dataclass(frozen=True)
 class SweepOutcome:
-    """What a sweep came to."""
+    """Result of a sweep."""
 
     cells: Outcome
     swept: Swept | None  # None where no point is finished
@@ -228,7 +228,7 @@ def sweep_cells(grid: Sequence[Cell], seeds: int, *, baseline: bool = True) -> l
 
 @dataclass(frozen=True)
 class Swept:
-    """What is known of a sweep: its settings over their seeds, in the order of the grid."""
+    """Settings of a sweep over their seeds, in the order of the grid."""
 
     points: tuple[Summary, ...]
     baselines: tuple[Summary, ...]

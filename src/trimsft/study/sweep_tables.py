@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: a table in every format, sweep.json for the report page, figures.
+"""The files of a sweep: a table in every format, sweep.json for the report page, figures.
 
 runs/sweep/
   sweep.md, sweep.tex, sweep.csv    every point with its interval, and against SFT

@@ -1,4 +1,4 @@
-r"""How much of what a grid of settings shows is due to the margin, how much to the bandwidth.
+r"""Shares of the variance over a grid of settings: of the margin, of the bandwidth.
 
     >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]})["bandwidth"]
     1.0

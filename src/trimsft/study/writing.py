@@ -96,7 +96,7 @@ def write_study(
 
 
 class _Content(NamedTuple):
-    """What a study shows."""
+    """Tables, figures and notes of a study."""
 
     tables: list[Table]
     figures: list[Path]
@@ -209,7 +209,7 @@ def _differences(scale: Scale) -> list[str]:
         return []
     before, after = (dict(by_dotted_name(one.as_dict())) for one in (own, scale))
     changed = [
-        f"{name.rpartition('.')[2]} {value}"
+        f"{name.rpartition('.')[2]} {Path(value).name if str(value).startswith('/') else value}"  # no folders of here
         for name, value in after.items()
         if before.get(name) != value and name.partition(".")[0] not in places
     ]

@@ -63,9 +63,6 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         if not self._signal:
             self._signal, self._signal_time = number, time.monotonic()
             at_once = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
-            if number != signal.SIGINT and "TORCHELASTIC_RUN_ID" in os.environ:  # a launcher kills its ranks after that
-                seconds = os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30")
-                at_once = f"; the launcher waits {seconds} seconds for it"
             if os.environ.get("RANK", "0") == "0":
                 # not by logging: the signal may have come in the middle of a write to the same stream
                 os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())

@@ -13,7 +13,7 @@ from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
 from trimsft.evaluate.scores import best_temperature, temperatures_of
 from trimsft.intervals import Interval
-from trimsft.report.comparison import content_conflict, notes_of_graders, other_graders, other_protocol
+from trimsft.report.comparison import content_conflict, other_graders, other_protocol
 from trimsft.report.page.answers import default_pair
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
@@ -94,8 +94,14 @@ def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str,
         return []
     best = best_temperature(list(reference.scores.values()))
     one = _cells(reference, benchmarks, f"T={best:g}")[-1]
-    row = {"label": visible(f"{reference.label} at T={best:g}"), "best": f"{best:g}" if best else "0 (greedy)"}
-    return [row | {"sampled": [one.value, one.low, one.high], "greedy": None, "marks": [None, None]}] if one else []
+    row = {
+        "label": visible(f"{reference.label} at T={best:g}"),
+        "best": f"{best:g}",
+        "greedy": None,
+        "marks": [None] * 2,
+    }
+    # the greedy answer stands there anyway
+    return [row | {"sampled": [one.value, one.low, one.high]}] if one and best else []
 
 
 def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:
@@ -153,7 +159,7 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
     for run in scored:
         if lacking := [name for name in benchmarks if name not in run.scores]:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")
-    notes += [*other_graders(runs).values(), *notes_of_graders(runs)]
+    notes += other_graders(runs).values()
     first, *others = scored
     for run in others:
         shared = [name for name in benchmarks if name in first.scores and name in run.scores]
