@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlia
 
 from trimsft.audit.run import AuditSettings
 from trimsft.errors import WrongArgument
-from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
@@ -74,11 +73,6 @@ class _takes(Generic[Options]):
         return run
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvalOptions(EvalSettings, Sampling):
-    """The fields of both."""
-
-
 if TYPE_CHECKING:
 
     @dataclass
@@ -107,14 +101,14 @@ def train_model(**fields: Any) -> TrainResult:
     return train_model(**{name: _data_file(value) if name == "data" else value for name, value in fields.items()})
 
 
-@_takes(EvalOptions)
+@_takes(EvalSettings)
 def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Evaluated:
     """Sample, grade and score a model; what is recorded already is not generated again.
 
     Args:
         model: a run directory, a model folder, or a name of the hub or of a server.
         benchmarks: names or .jsonl files; one or several.
-        options: fields of `trimsft.evaluate.EvalSettings` and its `Sampling`, such as samples=4, max_tokens=512.
+        options: fields of `trimsft.evaluate.EvalSettings`, such as samples=4, max_tokens=512.
     """
     from trimsft.evaluate.run import evaluate_model
 

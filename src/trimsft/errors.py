@@ -3,7 +3,7 @@ r"""What goes wrong, as data: the field, its value and what would be right; sign
     >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
     >>> print(error)
     sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(error.message({"sample": "--sample"}))
+    >>> print(error.message("--{}".format))
     --sample: must be at least 1, got 0; leave it out to use all rows
     >>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
     data: 3 rows lack a solution; set drop_incomplete=True
@@ -57,23 +57,24 @@ class TrimSFTError(Exception):
         self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
 
     def __str__(self) -> str:
-        return self.message({})
+        return self.message()
 
-    def message(self, names: Mapping[str, str]) -> str:
-        """Return the message with fields called as `names` says, such as `--data` for `dataset_name`."""
-        text = f"{names.get(self.field, self.field)}: {self.problem}" if self.field else self.problem
+    def message(self, name_of: Callable[[str], str] = str) -> str:
+        """Return the message with fields called as `name_of` says, such as `--data` for `dataset_name`."""
+        text = f"{name_of(self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
             text += f", got {_short.repr(self.value)}"
         if self.hint:
             text += f"; {self.hint}"
         if self.remedy:
             name, value = self.remedy
-            if name not in names:
+            flag = name_of(name)
+            if flag == name:
                 text += f"; set {name}={value!r}"
             elif isinstance(value, bool):
-                text += f"; set {names[name] if value else names[name].replace('--', '--no-', 1)}"
+                text += f"; set {flag if value else flag.replace('--', '--no-', 1)}"
             else:
-                text += f"; set {names[name]} {value}"
+                text += f"; set {flag} {value}"
         return _printable(text)
 
 

@@ -23,10 +23,9 @@ import dataclasses
 import difflib
 import math
 import numbers
-import os
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,15 +45,11 @@ class Option:
     above: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
-    inline: type | None = None  # a dataclass whose own options stand on the command line in place of this field
 
 
-def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, **known: Any) -> Any:
+def option(default: Any = dataclasses.MISSING, **known: Any) -> Any:
     """Declare a dataclass field with an `Option`; takes its fields as keywords."""
-    metadata = {"option": Option(**known)}
-    if factory is not None:
-        return dataclasses.field(default_factory=factory, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"option": Option(**known)})
 
 
 def options_of(kind: type) -> dict[str, Option]:
@@ -65,11 +60,8 @@ def options_of(kind: type) -> dict[str, Option]:
 
 def given_options(settings: Any) -> Mapping[str, Any]:
     """Return the fields that differ from their defaults."""
-    defaults = {
-        field.name: field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
-        for field in dataclasses.fields(settings)
-    }
-    return {name: getattr(settings, name) for name, value in defaults.items() if getattr(settings, name) != value}
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return {one.name: values[one.name] for one in dataclasses.fields(settings) if values[one.name] != one.default}
 
 
 # ---- checks
@@ -86,29 +78,26 @@ def check_options(settings: Any) -> None:
     for name, known in options_of(type(settings)).items():
         given, hint = getattr(settings, name), hints[name]
         kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-        fitting = [value for kind in kinds for value in _fit(name, given, kind)]
-        if not fitting:
+        kind = next((kind for kind in kinds if _fits(given, kind)), None)
+        if kind is None:
             words = (_words(kind) for kind in kinds if kind is not type(None))
             raise UsageError(f"must be {' or '.join(dict.fromkeys(words))}", field=name, value=given)
-        _check_bounds(name, fitting[0], known)
-        object.__setattr__(settings, name, fitting[0])  # most are frozen
+        value = check_path(name, given) if kind is Path else given
+        if typing.get_args(kind)[:1] == (Path,):
+            value = type(given)(check_path(name, entry) for entry in given)
+        _check_bounds(name, value, known)
+        object.__setattr__(settings, name, value)  # most are frozen
 
 
-def _fit(name: str, value: Any, kind: Any) -> Iterator[Any]:
-    """Yield the value if it is of a type, a text as the path that it names."""
+def _fits(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a type; a text names a path, and a number of numpy is a number."""
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin is Path:
-        if isinstance(value, str | Path) and value:
-            yield check_path(name, value)
-    elif isinstance(value, bool):
-        yield from [value] if kind is bool else []
-    elif origin in (int, float):
-        yield from [value] if isinstance(value, numbers.Integral if origin is int else numbers.Real) else []
-    elif not inner:
-        yield from [value] if isinstance(value, origin) else []
-    elif isinstance(value, origin) and not isinstance(value, str):
-        entries = [list(_fit(name, entry, inner[0])) for entry in value]
-        yield from [type(value)(entry for (entry,) in entries)] if all(entries) else []
+    if inner:
+        return isinstance(value, origin) and not isinstance(value, str) and all(_fits(one, inner[0]) for one in value)
+    if isinstance(value, bool) or (not value and origin is Path):
+        return isinstance(value, bool) and kind is bool
+    wider: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real, Path: (str, Path)}
+    return isinstance(value, wider.get(origin, origin))
 
 
 def _check_bounds(name: str, value: Any, known: Option) -> None:
@@ -149,13 +138,3 @@ def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UsageError(f"unknown name {name!r}", field=field, hint=f"{guess}known: {', '.join(known)}")
-
-
-def from_environment(name: str, default: int) -> int:
-    """Return a whole number that launchers such as torchrun put into the environment."""
-    value = os.environ.get(name, str(default))
-    try:
-        return int(value)
-    except ValueError:
-        problem, hint = f"the environment variable {name} must be a whole number", "unset it, or start by a launcher"
-        raise UsageError(problem, value=value, hint=hint) from None

@@ -21,7 +21,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Sampling):
     models: tuple[str, ...] = option(help="Models to measure.", argument="MODEL...")
     benchmark: tuple[str, ...] = option((), help="A benchmark; may be repeated.", flags=("--benchmark", "-b"))
     out: Path | None = option(None, help="Folder for the results.")
@@ -30,12 +30,10 @@ class Settings:
     engine: str = option("auto", help="Where texts are generated.", choices=("auto", "vllm"))
     greedy: bool = option(True, help="Add one greedy answer.")
     force: bool = option(False, help="Replace what is there.", flags=("--force",))
-    sampling: Sampling = option(factory=Sampling, help="", inline=Sampling)
     derived: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_options(self.sampling)
         if self.out is not None and not self.greedy:
             raise UsageError("has no effect without greedy", field="out", value=str(self.out))
 
@@ -61,8 +59,7 @@ def test_every_field_is_an_option_with_its_default() -> None:
     assert seen == [Settings(models=("m",)), 3]
     words = "a b -b x -b y --limit 3 --engine vllm --no-greedy --temperature 0.5 --top-k 2 --own 4"
     assert run(*words.split(), seen=(seen := [])).exit_code == 0
-    sampling = Sampling(temperature=0.5, top_k=2)
-    expected = {"limit": 3, "engine": "vllm", "greedy": False, "sampling": sampling}
+    expected = {"limit": 3, "engine": "vllm", "greedy": False, "temperature": 0.5, "top_k": 2}
     assert seen == [Settings(models=("a", "b"), benchmark=("x", "y"), **expected), 4]  # type: ignore[arg-type]
 
 
@@ -99,7 +96,7 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
         ({"limit": True}, "limit: must be a whole number, got True"),
         ({"models": ("a", 5)}, "models: must be a list of text, got"),
         ({"engine": None}, "engine: must be text, got None"),
-        ({"sampling": Sampling(temperature=float("inf"))}, "temperature: must be finite, got inf"),
+        ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
     ],
 )
 def test_python_gets_the_same_checks_by_the_names_of_fields(bad: dict[str, object], says: str) -> None:

@@ -66,7 +66,9 @@ def test_a_file_may_call_its_columns_otherwise(tmp_path: Path) -> None:
         load_benchmark("lab-easy", columns={"answer": "a"})
     with pytest.raises(DataError) as refused:
         load_benchmark(path)
-    assert refused.value.message({"problem_column": "--problem-column"}).endswith("; set --problem-column NAME")
+    assert refused.value.message({"problem_column": "--problem-column"}.__getitem__).endswith(
+        "; set --problem-column NAME"
+    )
 
 
 def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:

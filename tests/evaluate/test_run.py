@@ -11,7 +11,7 @@ import pytest
 from tests.processes import finish, start, wait_for
 from trimsft.errors import RunError, Stopped, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
-from trimsft.evaluate.engines import EngineError, Request, Sampling
+from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader
 
@@ -74,18 +74,18 @@ def test_greedy_alone_may_grow_into_samples_of_any_kind(run_eval: Callable[..., 
     (greedy,) = run_eval(samples=0, grader="qwen").scores
     assert json.loads((tmp_path / "run/eval/sums/scores.json").read_text())["grader"]["kind"] == "qwen"
     assert greedy.samples == 0 and greedy.average is None and greedy.greedy is not None
-    hot = {"sampling": Sampling(temperature=0.7), "seed": 3}
+    hot = {"temperature": 0.7, "seed": 3}
     (grown,) = run_eval(samples=2, **hot).scores
     assert grown.samples == 2 and len(samples_of(tmp_path / "run")) == 18
     with pytest.raises(RunError, match=r"samples: was 2, now 1 \(a record never shrinks"):
         run_eval(samples=1, **hot)
     with pytest.raises(RunError, match="seed: was 3, now 0"):
-        run_eval(samples=2, sampling=Sampling(temperature=0.7))
+        run_eval(samples=2, temperature=0.7)
 
 
 def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
     """The same, with the options of both settings as keywords."""
-    (first,) = run_eval(samples=2, sampling=Sampling(max_tokens=9)).scores
+    (first,) = run_eval(samples=2, max_tokens=9).scores
     for named in (str(benchmark), benchmark, [str(benchmark)]):
         again = evaluate_model("m", named, out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
         assert again.scores == (first,)
@@ -93,7 +93,7 @@ def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_pa
         with pytest.raises(UsageError, match=r"^benchmarks: must be a list of text"):
             evaluate_model("m", wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sampling"):
-        evaluate_model("m", str(benchmark), sampling=Sampling(), max_tokens=9)
+        evaluate_model("m", str(benchmark), sampling=4, max_tokens=9)
 
 
 def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_refusal_leaves_nothing_behind(run_eval: Callable[..., Evaluated], ben
     with pytest.raises(EngineError, match="max_tokens: too long; use at most 100"):
         run_eval(Refusing(able), benchmarks=[str(benchmark), str(other)])
     assert not (tmp_path / "run").exists()
-    assert run_eval(Refusing(able), sampling=Sampling(max_tokens=100)).scores[0].greedy.value == 1.0
+    assert run_eval(Refusing(able), max_tokens=100).scores[0].greedy.value == 1.0
 
 
 @pytest.fixture

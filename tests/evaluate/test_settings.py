@@ -23,7 +23,7 @@ def settings(**changes: Any) -> EvalSettings:
     [
         ({"benchmarks": ()}, "benchmarks", "must be one or more"),
         ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "two of them would be recorded as 'x'"),
-        ({"sampling": Sampling(temperature=0)}, "temperature", "the greedy answer is what you want; set samples=0"),
+        ({"temperature": 0}, "temperature", "the greedy answer is what you want; set samples=0"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": 1001}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
         ({"limit": 0}, "limit", "must be at least 1, got 0"),
@@ -47,10 +47,10 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
 
 
 def test_the_same_options_pass_where_they_have_an_effect() -> None:
-    settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, sampling=Sampling(temperature=0.6, top_k=20))
-    settings(samples=0, sampling=Sampling(max_tokens=9, stop=("Q:",)))
+    settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, temperature=0.6, top_k=20)
+    settings(samples=0, max_tokens=9, stop=("Q:",))
     settings(engine="vllm", tensor_parallel=2, context_length=4096)
-    settings(samples=0, sampling=Sampling(temperature=0))
+    settings(samples=0, temperature=0)
     settings(**SERVER, engine="server", seed=1, timeout=5.0, concurrency=2)
 
 

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
-from trimsft.cli.from_settings import NumbersCommand, command_of, flags_of
+from trimsft.cli.from_settings import NumbersCommand, command_of, flag_names
 from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
@@ -102,20 +102,10 @@ def program(version: VersionFlag = False) -> None:
 # ---- training
 
 
-class Flags(dict[str, str]):
-    """The name of every field on the command line: `--field`, and the names that all commands share."""
-
-    def __contains__(self, field: object) -> bool:
-        return True
-
-    def __missing__(self, field: str) -> str:
-        return field if field.startswith("-") else f"--{field}"
-
-    def get(self, field: str, default: Any = None) -> Any:
-        return self[field]
-
-
-FLAGS = Flags(model_name_or_path="--model", dataset_name="--data", output_dir="--out")
+def train_flag(field: str) -> str:
+    """Return what `train` calls a field: the names that all commands share, else the field's own."""
+    shared = {"model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
+    return shared.get(field, field if field.startswith("-") else f"--{field}")
 
 
 @app.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -161,7 +151,7 @@ def train_command(
 
         Parser().print_help()
         return
-    with ending(FLAGS, level=logging.INFO, quiet=quiet):
+    with ending(train_flag, level=logging.INFO, quiet=quiet):
         if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         if gpus is not None and not dry_run:
@@ -307,7 +297,7 @@ def tokens(settings: TokenSettings) -> Output:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
         note(f"wrote {one.path}" if one.is_new else already)
     if tables.incomparable is not None:
-        terminal.tell(tables.incomparable.message(flags_of(TokenSettings)))
+        terminal.tell(tables.incomparable.message(flag_names(TokenSettings)))
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
 
 
@@ -422,7 +412,7 @@ def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag =
       trimsft recipes smollm2-gsm8k accelerate
       trimsft recipes all --out trimsft-files
     """
-    with ending({"names": "NAME", "out": "--out"}):
+    with ending({"names": "NAME", "out": "--out"}.__getitem__):
         if names:
             copies = [str(path) for path in copy_shipped([] if "all" in names else names, out)]
             output = Output(copies, lines=[f"Wrote {path}" for path in copies])

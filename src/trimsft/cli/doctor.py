@@ -34,7 +34,7 @@ def doctor(as_json: JsonFlag = False) -> None:
     from trimsft.head import BACKENDS
     from trimsft.head.problem import auto_backend
 
-    with ending({}):
+    with ending():
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         facts = {
             "python": platform.python_version(),

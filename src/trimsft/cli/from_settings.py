@@ -12,7 +12,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
-from trimsft.options import Option, options_of
+from trimsft.options import options_of
 
 METAVARS = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
 
@@ -43,8 +43,9 @@ def command_of(
 
         def call(*, as_json: bool, quiet: bool = False, help_all: bool = False, **given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            with ending(flags_of(kind), resumes=bool(resumes), quiet=quiet):
-                output = run(_build(kind, given), **extra)
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+            with ending(flag_names(kind), resumes=bool(resumes), quiet=quiet):
+                output = run(kind(**values), **extra)
             if output is not None:
                 print_output(output, as_json)
 
@@ -58,52 +59,38 @@ def command_of(
     return wrap
 
 
-def _build(kind: type, given: Mapping[str, Any]) -> Any:
-    """Make settings of what the command line gave; inlined dataclasses are put together first."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    for name, known in options_of(kind).items():
-        if known.inline is not None:
-            inner = [field.name for field in dataclasses.fields(known.inline)]
-            values[name] = known.inline(**{field: values.pop(field) for field in inner if field in values})
-    return kind(**values)
+def flag_names(kind: type) -> Callable[[str], str]:
+    """Return a function that gives the name of a field on the command line."""
+    known = options_of(kind)
 
+    def name_of(field: str) -> str:
+        if field not in known:
+            return field
+        long = [flag.partition("/")[0] for flag in known[field].flags if flag.startswith("--")]
+        name = known[field].argument or (long or [f"--{field.replace('_', '-')}"])[0]
+        return name.removesuffix("...")
 
-def flags_of(kind: type) -> dict[str, str]:
-    """Return what each field is called on the command line."""
-    flags: dict[str, str] = {}
-    for name, known in options_of(kind).items():
-        if known.inline is not None:
-            flags |= flags_of(known.inline)
-        else:
-            long = [flag.partition("/")[0] for flag in known.flags if flag.startswith("--")]
-            flags[name] = (known.argument or (long or [f"--{name.replace('_', '-')}"])[0]).removesuffix("...")
-    return flags
+    return name_of
 
 
 def _parameters_of(kind: type, shown: Sequence[str]) -> list[inspect.Parameter]:
-    """Return a keyword parameter for each option of a dataclass, annotated as typer wants it."""
-    hints = typing.get_type_hints(kind)
+    """Return a keyword parameter for each option of a dataclass, annotated as typer wants it; those shown first."""
+    hints, defaults = typing.get_type_hints(kind), {one.name: one.default for one in dataclasses.fields(kind)}
+    known = options_of(kind)
     parameters = []
-    for field in dataclasses.fields(kind):
-        known: Option | None = field.metadata.get("option")
-        if known is None:
-            continue
-        if known.inline is not None:
-            parameters += _parameters_of(known.inline, shown)
-            continue
-        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
-        default = list(default) if isinstance(default, tuple) else default
-        plain, text = _plain_type(hints[field.name]), known.help
-        text += f" One of: {', '.join(known.choices)}." if known.choices else ""
-        if known.argument is not None:
-            declared: Any = typer.Argument(metavar=known.argument, help=text, show_default=False)
+    for name in sorted(known, key=lambda name: shown.index(name) if name in shown else len(shown)):
+        of_field, plain = known[name], _plain_type(hints[name])
+        default = inspect.Parameter.empty if defaults[name] is dataclasses.MISSING else defaults[name]
+        text = of_field.help + (f" One of: {', '.join(of_field.choices)}." if of_field.choices else "")
+        if of_field.argument is not None:
+            declared: Any = typer.Argument(metavar=of_field.argument, help=text, show_default=False)
         else:
-            usual = next((name for one, name in METAVARS.items() if plain in (one, one | None, list[one])), None)  # type: ignore[valid-type]
-            metavar = known.metavar or ("NAME" if known.choices else usual)
-            hidden = bool(shown) and field.name not in shown
-            declared = typer.Option(*known.flags, help=text, metavar=metavar, hidden=hidden)
-        parameters.append(_keyword(field.name, default, typing.cast(Any, Annotated)[plain, declared]))
+            usual = next((word for one, word in METAVARS.items() if plain in (one, one | None, list[one])), None)  # type: ignore[valid-type]
+            metavar = of_field.metavar or ("NAME" if of_field.choices else usual)
+            hidden = bool(shown) and name not in shown
+            declared = typer.Option(*of_field.flags, help=text, metavar=metavar, hidden=hidden)
+        default = list(default) if isinstance(default, tuple) else default
+        parameters.append(_keyword(name, default, typing.cast(Any, Annotated)[plain, declared]))
     return parameters
 
 

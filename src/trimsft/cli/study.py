@@ -92,7 +92,7 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     Example:
       trimsft study status runs/study-lab
     """
-    with ending({}):
+    with ending():
         states = read_status(out)
     print_output(Output([state.as_dict() for state in states], [status_table(states)]), as_json)
 
@@ -115,7 +115,7 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     Example:
       trimsft study table main runs/study-lab
     """
-    with ending({}):
+    with ending():
         files = [str(path) for path in command.rebuild_tables(name, out)]
     print_output(Output(files, lines=files), as_json)
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 @contextmanager
 def ending(
-    names: Mapping[str, str], *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
+    name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
 ) -> Iterator[None]:
     """Turn what is raised within into a message and an exit code, and what is logged from `level` on into lines.
 
     Args:
-        names: what fields are called on the command line of this command.
+        name_of: gives what a field is called on the command line of this command.
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
     """
@@ -63,7 +63,7 @@ def ending(
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
             handle_signals(signal.SIG_IGN)  # a second one would cut off what is said of the first
-        line = _last_line(error, names, resumes=resumes)
+        line = _last_line(error, name_of, resumes=resumes)
         if line is None:
             raise
         if line:
@@ -73,10 +73,10 @@ def ending(
         _quiet.reset(before)
 
 
-def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool) -> str | None:
+def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
     """Return the line for an error, empty if another process says it; None for a bug, which keeps its traceback."""
     if isinstance(error, TrimSFTError):
-        return "" if error.is_reported else error.message(names)
+        return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
         return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""

@@ -14,11 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Control, format (bidi marks, zero width, tags), surrogate, private, unassigned, line and paragraph separators."""
@@ -106,6 +104,7 @@ class TokenTexts:
 
     def take(self, ids: NDArray[Any]) -> pa.Array:
         """Return the texts of many ids, each distinct one looked up once."""
+        import numpy as np
         import pyarrow as pa
 
         kinds, places = np.unique(ids, return_inverse=True)

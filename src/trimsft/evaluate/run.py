@@ -8,7 +8,7 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines import Engine, Sampling, identify_model, make_engine
+from trimsft.evaluate.engines import Engine, identify_model, make_engine
 from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, make_protocol
 from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
@@ -58,13 +58,11 @@ def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **
     Args:
         model: a run directory, a model folder, or a name of the hub or of a server.
         benchmarks: names or .jsonl files; one or several.
-        options: fields of `EvalSettings` and of `Sampling`, such as samples=4, max_tokens=512.
+        options: fields of `EvalSettings`, such as samples=4, max_tokens=512.
     """
     names: Any = (str(benchmarks),) if isinstance(benchmarks, str | Path) else benchmarks
     names = tuple(names) if isinstance(names, Iterable) else names  # what is no list is refused with the settings
-    drawing = {field.name: options.pop(field.name) for field in fields(Sampling) if field.name in options}
-    sampling: dict[str, Any] = {"sampling": Sampling(**drawing)} if drawing else {}
-    return evaluate(EvalSettings(model=str(model), benchmarks=names, **sampling, **options))
+    return evaluate(EvalSettings(model=str(model), benchmarks=names, **options))
 
 
 def evaluate(

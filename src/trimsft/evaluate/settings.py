@@ -1,7 +1,7 @@
 """The settings of an evaluation; the defaults are the paper's protocol. `trimsft eval` is made from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +12,7 @@ from trimsft.evaluate.engines.server_engine import read_address
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
-from trimsft.options import check_options, given_options, option, unknown_name
+from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
@@ -23,8 +23,8 @@ OF_VLLM = ("tensor_parallel", "context_length")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalSettings:
-    """What is evaluated, on what and how."""
+class EvalSettings(Sampling):
+    """What is evaluated, on what and how; samples are drawn as `Sampling` says."""
 
     model: str = option(
         argument="MODEL",
@@ -60,7 +60,6 @@ class EvalSettings:
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
-    sampling: Sampling = option(factory=Sampling, inline=Sampling, help="How samples are drawn.")
     temperatures: Sequence[float] = option((), help="Further temperatures to draw samples at, such as 0.6 0.3.")
     temperature_samples: int = option(
         4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
@@ -102,7 +101,7 @@ class EvalSettings:
 
     def __post_init__(self) -> None:
         """Refuse what is wrong without looking at any model."""
-        check_options(self)
+        super().__post_init__()
         check_template_name(self.template)
         names = [benchmark_name(name) for name in self.benchmarks]
         if not names:
@@ -117,11 +116,11 @@ class EvalSettings:
         self.grading_of_rows()
         if self.samples == 0 and not self.greedy:
             raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
-        if self.samples > 0 and self.sampling.is_greedy:
+        if self.samples > 0 and self.is_greedy:
             problem = f"0 makes all {self.samples} samples of a problem the same"
             remedy = ("samples", 0)
             raise UsageError(problem, field="temperature", hint="the greedy answer is what you want", remedy=remedy)
-        known = {0.0: "the greedy answer", self.sampling.temperature: "the temperature of the samples"}
+        known = {0.0: "the greedy answer", self.temperature: "the temperature of the samples"}
         for temperature in self.temperatures:
             if temperature in known:
                 problem = f"{temperature:g} is {known[temperature]}"
@@ -153,6 +152,10 @@ class EvalSettings:
         for name, value in given_options(self).items():
             if name in unused:
                 raise UsageError(f"has no effect {unused[name]}", field=name, value=value, hint="remove it")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(**{field.name: getattr(self, field.name) for field in fields(Sampling)})
 
     def grading_of_rows(self) -> Grading | None:
         """Return the grading of rows that do not say how they are graded; None where nothing is said of it here."""

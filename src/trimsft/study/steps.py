@@ -138,7 +138,6 @@ class Job:
 
     def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
         """Return how a cell is evaluated; `model` is its folder, or its name on the hub."""
-        from trimsft.evaluate.engines import Sampling
         from trimsft.evaluate.settings import EvalSettings
 
         scale = self.scale
@@ -151,9 +150,9 @@ class Job:
             limit=scale.problems,
             engine=scale.engine,
             samples=scale.samples,
-            sampling=Sampling(**scale.sampling),
             seed=cell.seed,
             dtype=scale.dtype,
+            **scale.sampling,
             **(further if scale.temperatures else {}),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -26,7 +27,6 @@ from trimsft.data.visible import TokenTexts
 from trimsft.data.weights import parse_weights
 from trimsft.errors import RunError, UsageError, counted
 from trimsft.models import load_config, load_model
-from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights, fingerprint_folder
 from trimsft.tokens import forward
 from trimsft.tokens.categories import categorise
@@ -68,7 +68,7 @@ def write_token_table(
             rendered as it was trained; another model with the template that fits it, and uncut.
     """
     out, is_named = Path(out), isinstance(model, str | Path)
-    processes = from_environment("WORLD_SIZE", 1)
+    processes = int(os.environ.get("WORLD_SIZE", 1))
     if processes > 1:
         raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):

@@ -33,7 +33,7 @@ from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
-from trimsft.options import from_environment, unknown_name
+from trimsft.options import unknown_name
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -138,8 +138,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
         transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
         """
-        # transformers reads these, too, and fails less clearly
-        ranks = {name: from_environment(name, default=1) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")}
+        ranks = {name: int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")}
         if ranks["WORLD_SIZE"] < 2 or "RANK" not in os.environ:
             return
         if not torch.accelerator.is_available():
