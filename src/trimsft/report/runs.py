@@ -178,11 +178,6 @@ def read_runs(runs: Mapping[str, Path]) -> list[Run]:
     return [Run(label, Path(folder)) for label, folder in runs.items()]
 
 
-def base_of(runs: Sequence[Run]) -> Run | None:
-    """Return the first run with tokens that no objective has trained: its logits are those before a training."""
-    return next((run for run in runs if run.table and run.objective is None), None)
-
-
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return margin, bandwidth and gamma, the paper's where not given; refuse what none of them can be."""
     for name in PAPER_OBJECTIVES:

@@ -123,7 +123,7 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
     )
     assert trim < 0.1 and headline(browser) == f"{said} TrimSFT almost none."
     assert browser.text("question") == "Example 1" and browser.text("place") == "example 1 of 2"
-    assert len(texts(browser, ".row:first-child .t")) == 80
+    assert len(texts(browser, ".row:first-child .t")) == 48
     browser.run("document.querySelector('.text button').click()")
     assert (
         len(texts(browser, ".row:first-child .t")) == 120

@@ -135,9 +135,9 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
     versions: dict[str, Any] = {}
     for run in runs:
         evaluated = [run.settings(name).get("details") for name in run.scores]
-        for facts_with in (run.manifest, *evaluated, run.table.metadata if run.table else None):
-            known = facts_with.get("versions") if isinstance(facts_with, Mapping) else None
-            versions |= {name: one for name, one in known.items() if one} if isinstance(known, Mapping) else {}
+        for known in (run.manifest, *evaluated, run.table.metadata if run.table else None):
+            if isinstance(known, Mapping) and isinstance(known.get("versions"), Mapping):
+                versions |= {name: one for name, one in known["versions"].items() if one}
     if versions:
         facts.setdefault("versions", ", ".join(f"{name} {value}" for name, value in versions.items()))
     commands: dict[str, list[str]] = {}

@@ -94,8 +94,14 @@ def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str,
         return []
     best = best_temperature(list(reference.scores.values()))
     one = _cells(reference, benchmarks, f"T={best:g}")[-1]
-    row = {"label": visible(f"{reference.label} at T={best:g}"), "best": f"{best:g}" if best else "0 (greedy)"}
-    return [row | {"sampled": [one.value, one.low, one.high], "greedy": None, "marks": [None, None]}] if one else []
+    row = {
+        "label": visible(f"{reference.label} at T={best:g}"),
+        "best": f"{best:g}",
+        "greedy": None,
+        "marks": [None] * 2,
+    }
+    # the greedy answer stands there anyway
+    return [row | {"sampled": [one.value, one.low, one.high]}] if one and best else []
 
 
 def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:

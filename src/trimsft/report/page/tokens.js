@@ -16,7 +16,7 @@ const FORMULAS = {
   "auto-trim": (gap, nll, { floor, power }) => floor + (1 - floor) * (-Math.expm1(Math.min(0, -nll - gap))) ** power,
 };
 const LIMITS = { margin: [-100, 100], bandwidth: [0.05, 100] };
-const LONGEST = 80; // tokens of an example that are shown at first, and not much less than all of them
+const LONGEST = 48; // tokens of an example that are shown at first, and not much less than all of them
 
 // ---- the state, and what follows from it
 const state = { side: 0, margin: 0, bandwidth: 0, at: 0, whole: false };
@@ -307,7 +307,10 @@ const read = () => {
   state.bandwidth = between(number("tau", sideOf().bandwidth ?? 1), ...LIMITS.bandwidth);
   state.at = between(Math.round(number("at", usualStop + 1)) - 1, 0, Math.max(0, stops.length - 1));
 };
-const go = (to) => set({ at: (to + stops.length) % stops.length, whole: false });
+const go = (to) => {
+  byId("card").textContent = "Point at a token for its numbers.";
+  set({ at: (to + stops.length) % stops.length, whole: false });
+};
 
 const listStops = () => {
   const cells = (values) => values.map((value, place) => make("td", { textContent: value, className: place === 1 ? "" : "number" }));
@@ -425,7 +428,7 @@ const open = async () => {
   if (tokens.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
     const rank = ({ first: from, last: to }) => {
       const place = exampleOf(from);
-      let share = tokens.lengths[place] <= LONGEST / 2 ? 1000 : 0;
+      let share = tokens.lengths[place] <= 0.8 * LONGEST ? 1000 : 0;
       if (tokens.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
       for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
       return share;

@@ -31,7 +31,7 @@ from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
 from trimsft.grading.steps import arithmetic_steps
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
-from trimsft.report.runs import Run, base_of
+from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
 from trimsft.tokens.statistics import diagnose, objective_of, weights_of
@@ -64,7 +64,7 @@ def token_parts(
     Args:
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
     """
-    base = base_of(runs)
+    base = next((run for run in runs if run.table and run.objective is None), None)
     run = base or next((run for run in runs if run.table), None)
     if run is None or run.table is None:
         return None
