@@ -20,7 +20,7 @@ class AutoTrim:
     - The floor bounds noise: tokens that are wrong at a rate q end with a probability near q f / (1 - 2 q), where SFT
       has q.
 
-    The form is the linear rule of SAFT with alpha = 1 - f, see `SAFT`; the value is ours, chosen in `benchmarks/weights`.
+    The form is the linear rule of SAFT with alpha = 1 - f, see `SAFT`; the value was chosen in `benchmarks/weights`.
     A weight depends on its token alone: accumulation, ranks, packing and resuming change nothing.
 
     Args:
