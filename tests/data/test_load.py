@@ -213,6 +213,19 @@ def test_a_name_near_a_file_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch:
         load_rows(DataConfig(dataset_name="train.jsnl"))
 
 
+def test_files_are_mixed_by_shares(tmp_path: Path) -> None:
+    one = write(tmp_path / "a.jsonl", ROWS)
+    other = write(tmp_path / "b.jsonl", [{"problem": f"b{n}", "solution": "s"} for n in range(20)])
+    for shares, counts in (((0.5, 0.5), (8, 8)), ((3, 1), (8, 3)), ((0.2, 0.8), (5, 20))):
+        name = f"{one}:{shares[0]}, {other}:{shares[1]}"
+        problems = load_rows(DataConfig(dataset_name=name))["problem"][:]
+        assert (sum(text.startswith("What") for text in problems), sum(text[0] == "b" for text in problems)) == counts
+        assert problems == load_rows(DataConfig(dataset_name=name))["problem"][:]
+    for name, says in ((f"{one}:0.5,{other}", "needs a share above 0 for every"), (f"{tmp_path}:1", "a folder has no")):
+        with pytest.raises(DataError, match=says):
+            load_rows(DataConfig(dataset_name=name))
+
+
 def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(chat=CHAT)
     config = local(tmp_path, eval_split=0.25)
@@ -220,7 +233,7 @@ def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
     texts = [[tokenizer.decode(row["input_ids"]) for row in one] for one in sets if one is not None]
     assert [len(one) for one in texts] == [6, 2] and len({*texts[0], *texts[1]}) == 8
     assert load_training_data(config, tokenizer, with_eval=True)[1].to_list() == sets[1].to_list()  # the same again
-    with pytest.raises(DataError, match="eval_split: has no effect without evaluation"):
+    with pytest.raises(DataError, match="eval_split: has no effect without eval_strategy"):
         load_training_data(config, tokenizer, with_eval=False)
     with pytest.raises(DataError, match="eval_split: leaves no rows of 8"):
         load_training_data(local(tmp_path, eval_split=0.01), tokenizer, with_eval=True)

@@ -85,6 +85,12 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
         assert prompt[1] == 0 and "2+2?" in prompt[0]
 
 
+def test_empty_thoughts_are_masked_by_a_pattern() -> None:
+    row = {"messages": [turn("user", "a"), turn("assistant", "<think>\n\n</think>\n\nHi")]}
+    found = weighed(r"/<think>\s*<\/think>\s*/=0", row, train_on="assistant")
+    assert [weight for _, weight in found] == [0, 1, 0, 1] and found[-1][0] == "Hi<|im_end|>\n"
+
+
 def test_roles_and_turns() -> None:
     row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
     ask, one, two = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant", "\none<|im_end|>\n", "\ntwo<|im_end|>\n"

@@ -59,7 +59,7 @@ def test_a_report_of_tables_with_a_sweep() -> None:
     assert (
         told["page"] == told["files"][0] == "out/report.html" and "Two of them" in Path("out/report.html").read_text()
     )
-    assert all(Path(path).is_file() for path in told["files"]) and "out/figures/ablation.csv" in told["files"]
+    assert all(Path(path).is_file() for path in told["files"]) and "out/figures/gap_distribution.csv" in told["files"]
 
 
 def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared() -> None:

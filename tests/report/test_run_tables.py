@@ -131,34 +131,6 @@ def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
     assert list(dict.fromkeys(listed)) == ["amc", "lab-hard", "aaa", "zzz", "mean of aaa, amc, lab-hard, zzz"]
 
 
-def write_sweep(path: Path, settings: list[tuple[str, float, float]]) -> Path:
-    points = [
-        {"objective": name, "margin": m, "bandwidth": tau, "value": 0.25 * m, "low": 0.1, "high": 0.9}
-        for name, m, tau in settings
-    ]
-    path.write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
-    return path
-
-
-@pytest.mark.usefixtures("_only_numbers")
-def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
-    make_eval(tmp_path / "run", "amc", [3])
-    trims = [("trim", 1.0, 0.5), ("trim", 1.5, 0.5)]
-    for settings, drawn in (
-        (trims, ["ablation"]),
-        ([*trims, ("trim-h", 1.0, 0.5), ("trim-h", 1.0, 1.0)], ["ablation-trim", "ablation-trim-h"]),
-        ([("trim-e", 1.0, 0.5)], []),
-    ):
-        out = tmp_path / f"out{len(settings)}"
-        write_analysis(out, {"Run": tmp_path / "run"}, sweep=write_sweep(tmp_path / "sweep.json", settings))
-        assert sorted(path.stem for path in (out / "figures").glob("ablation*.csv")) == drawn
-    assert (tmp_path / "out2" / "figures" / "ablation.csv").read_text().splitlines() == [
-        "margin,bandwidth,value,low,high",
-        "1,0.5,25,10,90",
-        "1.5,0.5,37.5,10,90",
-    ]
-
-
 def test_bad_input(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t.parquet", TEXTS)
     with pytest.raises(ValueError, match="runs: there are none"):
@@ -167,6 +139,4 @@ def test_bad_input(tmp_path: Path) -> None:
         write_analysis(tmp_path / "out", {"a": table, "b": tmp_path / "nowhere"})
     with pytest.raises(ValueError, match="bandwidth"):
         write_analysis(tmp_path / "out", {"a": table}, parameters={"bandwidth": 0.0})
-    with pytest.raises(RunError, match=r"sweep\.json: not readable"):
-        write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
     assert not (tmp_path / "out").exists()

@@ -9,8 +9,7 @@ good (a large entropy), a low gap says little. The score joins what both models 
 
     score = (1 - x) / 2 * s_before + (1 + x) / 2 * s_after
 
-x says how much of the data is news to the model as it was given. Where nothing is, both count alike; where much is,
-only the trained one does, because what is new is low before and not after, and what is wrong stays low.
+x says how much of the data is news to the model as it was given: what is new is low before and not after training.
 """
 
 import random

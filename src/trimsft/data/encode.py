@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
 from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
-from trimsft.data.load import DataConfig, is_text, list_files, load_rows, log, read_file
+from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, TrainOn, choose_template
 from trimsft.data.weights import RowText, Rule, Turn, as_weight, parse_weights
 from trimsft.errors import DataError, UsageError, counted
@@ -229,9 +228,8 @@ def load_training_data(
     rows = load_rows(config, split="train")
     if config.eval_split is not None:
         if not with_eval:
-            hint = "set eval_strategy to steps or epoch"
-            raise DataError("has no effect without evaluation", field="eval_split", value=config.eval_split, hint=hint)
-        held_out = set(random.Random(config.sample_seed).sample(range(len(rows)), round(config.eval_split * len(rows))))
+            raise DataError("has no effect without eval_strategy", field="eval_split", value=config.eval_split)
+        held_out = set(choose(range(len(rows)), round(config.eval_split * len(rows)), config.sample_seed))
         if not 0 < len(held_out) < len(rows):
             raise DataError(f"leaves no rows of {len(rows):,}", field="eval_split", value=config.eval_split)
         test_rows: Dataset | None = rows.select(sorted(held_out))

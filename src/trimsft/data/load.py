@@ -1,9 +1,7 @@
 """Rows of local files or of the hub, checked and sampled; an error names the place, as a person would look for it.
 
-    {"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}      train.jsonl, line 1
-
 Files are JSON Lines, JSON, CSV (each also gzipped) and Parquet. They are not read by `datasets`, which pads tools with
-nulls, makes dates of text and numbers of cells. Nothing heavy is imported before rows are read.
+nulls, makes dates of text and numbers of cells.
 """
 
 from __future__ import annotations
@@ -14,10 +12,11 @@ import io
 import json
 import logging
 import random
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, count
+from itertools import accumulate, compress, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
 Split = Literal["train", "test"]
+_SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")  # of a file: a.jsonl:0.7,b.jsonl:0.3
 log = logging.getLogger("trimsft")
 
 
@@ -104,7 +104,7 @@ class DataConfig:
         """True where `dataset_name` means files; a typing error in a path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
-        return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
+        return looks_local or _SHARE.sub("", name).lower().endswith(SUFFIXES) or Path(name).exists()
 
     def refuse(self, names: Iterable[str], problem: str) -> None:
         """Refuse settings that would do nothing to this data: a mistake, not a wish."""
@@ -157,6 +157,7 @@ class Source:
     """The line or item of each row, from 1; in Parquet and on the hub its row, from 0."""
     unit: str
     """The thing that `numbers` count: line, item or row."""
+    share: float | None = None  # of the rows of all sources, where several are mixed
 
     @property
     def columns(self) -> list[str]:
@@ -211,9 +212,25 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
         if not config.drop_incomplete:
             raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
         log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(fits):,}", problem)
+    if any(source.share is not None for source in sources):
+        fits = _mixed(fits, sources, config.sample_seed)
     rows, numbers = _as_table(known, fits), list(compress(count(), fits))
     chosen = _sample(len(rows), config) if split == "train" else range(len(rows))
     return Loaded(rows.select(chosen), sources, [numbers[row] for row in chosen])
+
+
+def _mixed(fits: list[bool], sources: list[Source], seed: int) -> list[bool]:
+    """Leave rows out at random until those of each source have its share, and as many as possible are left."""
+    shares = [source.share or 0.0 for source in sources]
+    if min(shares) <= 0:
+        raise DataError("needs a share above 0 for every file, such as a.jsonl:0.7,b.jsonl:0.3", field="dataset_name")
+    ends = list(accumulate(len(source.numbers) for source in sources))
+    rows = [[row for row in range(start, end) if fits[row]] for start, end in pairwise([0, *ends])]
+    total = min(len(own) / share for own, share in zip(rows, shares, strict=True))
+    counts = [round(total * share) for share in shares]
+    kept = {row for own, number in zip(rows, counts, strict=True) for row in choose(own, number, seed)}
+    log.info("mixed: %s", ", ".join(f"{source.name} {n:,}" for source, n in zip(sources, counts, strict=True)))
+    return [row in kept for row in range(len(fits))]
 
 
 def _in_known_form(source: Source, config: DataConfig) -> Source:
@@ -250,7 +267,13 @@ def _read_sources(config: DataConfig, split: Split) -> list[Source]:
         hint = "name a file or turn evaluation off"
         raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
     config.refuse(("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
-    return [read_file(path) for path in list_files(config.dataset_name)]
+    sources = list[Source]()
+    for part in config.dataset_name.split(",") if _SHARE.search(config.dataset_name) else [config.dataset_name]:
+        share, files = _SHARE.search(part), list_files(part)
+        if len(files) > 1 and share:
+            raise DataError("a folder has no share: name its files", field="dataset_name", value=part)
+        sources += [replace(read_file(path), share=float(share[1]) if share else None) for path in files]
+    return sources
 
 
 def plain_rows(rows: Dataset) -> list[Row]:
@@ -301,15 +324,17 @@ def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
 
 
 def _sample(rows: int, config: DataConfig) -> Sequence[int]:
-    """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
     wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
     if wanted is not None and wanted > rows:
         log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
-    if wanted is None or wanted >= rows:
-        return range(rows)
-    generator = random.Random(config.sample_seed)
-    keys = [generator.random() for _ in range(rows)]
-    return sorted(range(rows), key=keys.__getitem__)[:wanted]
+    return range(rows) if wanted is None or wanted >= rows else choose(range(rows), wanted, config.sample_seed)
+
+
+def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
+    """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
+    generator = random.Random(seed)
+    keys = {row: generator.random() for row in rows}
+    return sorted(rows, key=keys.__getitem__)[:count]
 
 
 def is_text(value: Any) -> bool:
@@ -331,7 +356,7 @@ def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
     names = [where] if Path(where).expanduser().exists() else where.split(",")
     files: list[Path] = []
     for name in names:
-        path = Path(name.strip()).expanduser()
+        path = Path(_SHARE.sub("", name).strip()).expanduser()
         if not name.strip() or not path.exists():
             raise DataError("no such file or folder", field=field, value=name.strip())
         members = [path]

@@ -8,8 +8,7 @@
     trained with weight 0.5, 16 tokens
     It·is·\\boxed{2}.<|im_end|>
 
-Text of data and tokenizers is not trusted: nothing in it is read as markup, and no control character, escape
-sequence or invisible character reaches the terminal.
+Text of data and tokenizers is not trusted: nothing in it is markup, no control character reaches the terminal.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Texts of tokens and models made safe to look at: nothing invisible, nothing that reorders what stands around it.
 
-    >>> visible("a\\u202eb")
-    'a⟨U+202E⟩b'
-    >>> spaced(" the\\n")
-    '·the↵\\n'
-    >>> shortened("=" * 1000)[95:]
-    '=====…⟨1,000\\xa0characters⟩'
-
-HTML is escaped elsewhere, by the template; here only characters are dealt with that escaping leaves as they are.
+>>> visible("a\\u202eb")
+'a⟨U+202E⟩b'
+>>> shortened("=" * 1000)[95:]
+'=====…⟨1,000\\xa0characters⟩'
 """
 
 from __future__ import annotations

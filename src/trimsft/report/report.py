@@ -78,15 +78,15 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], No
     first = next(iter(runs.values()))
     folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
-    named: dict[str, Any] = {"objectives": settings.objectives, "sweep": settings.sweep}
-    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
-    others: tuple[Path, ...] = ()
+    given: dict[str, Any] = {"objectives": settings.objectives}
+    page = write_report(
+        folder / "report.html", runs, title=title, settings=settings.parameters, sweep=settings.sweep, **given
+    )
+    others: list[Path] = []
     if settings.figures:
         from trimsft.report.run_tables import write_analysis
 
-        others = tuple(
-            write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named).files
-        )
+        others = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **given).files
     read = read_runs(runs)
     differing = incomparable({run.label: run.table for run in read if run.table})
     trained = {run.label: run.objective or "sft" for run in read}
@@ -95,4 +95,4 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], No
         for label, name in trained.items()
         if name not in (*OBJECTIVES, *settings.objectives)
     ]
-    return ReportFiles(folder, page, others, (*map(str, differing.values()), *unloaded))
+    return ReportFiles(folder, page, tuple(others), (*map(str, differing.values()), *unloaded))

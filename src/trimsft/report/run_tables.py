@@ -18,9 +18,8 @@ import numpy as np
 from trimsft.objectives import AutoTrim, Objective
 from trimsft.report import figures
 from trimsft.report.runs import Run, checked_parameters, read_runs
-from trimsft.report.score_figures import ablation_curves, score_dots
+from trimsft.report.score_figures import score_dots
 from trimsft.report.score_tables import in_order
-from trimsft.report.sweep import read_sweep
 from trimsft.tables import Records, Value
 from trimsft.tokens.statistics import REGIONS, by_category, confidence, diagnose, movement, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
@@ -57,7 +56,6 @@ def write_analysis(
     *,
     parameters: Mapping[str, float] | None = None,
     objectives: Sequence[str] = (),
-    sweep: Path | None = None,
     write_more: Callable[[Analysis], None] | None = None,
 ) -> Analysis:
     """Write every table and figure that the runs have data for.
@@ -66,20 +64,16 @@ def write_analysis(
         runs: run directories or token tables by label; the first is the base that the others are held against.
         parameters: margin, bandwidth and gamma; the paper's where not given.
         objectives: names of others beside the paper's and AutoTrim; one's own are loaded.
-        sweep: a sweep.json, or the folder of one, for Figure 3.
         write_more: adds to it, such as `write_paper_tables` of `trimsft.study.paper_tables`.
     """
     values, read = checked_parameters(parameters or {}), read_runs(runs)
     weighing = {**objectives_of(values, objectives), "auto-trim": AutoTrim()}
-    planes = {} if sweep is None else _planes(sweep)
     analysis = Analysis(Path(out), read)
     trained = {run.label: run.objective for run in read}
     if analysis.tables:
         _write_tokens(analysis, weighing, {name: values[name] for name in ("margin", "bandwidth")}, trained)
     if metrics := _repeated_samples(read):
         analysis.draw(score_dots(metrics, trained), "sampling")
-    for name, drawing in planes.items():
-        analysis.draw(drawing, name)
     if write_more is not None:
         write_more(analysis)
     return analysis
@@ -118,23 +112,6 @@ def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figu
                     panel = metrics.setdefault(f"{kind}@{samples}, %", {})
                     panel.setdefault(benchmark, {})[run.label] = (interval.value, interval.low, interval.high)
     return metrics
-
-
-def _planes(sweep: Path) -> dict[str, figures.Drawing]:
-    """Return Figure 3 by the name of its file, for each objective that was tried with several settings."""
-    read = read_sweep(Path(sweep))
-    planes: dict[str, dict[tuple[float, float], figures.Spread]] = {}
-    for point in read.points:
-        spread = (100 * point.value, 100 * point.low, 100 * point.high)
-        planes.setdefault(point.objective, {})[point.margin, point.bandwidth] = spread
-    baseline = None if read.baseline is None else 100 * read.baseline.value
-    return {
-        "ablation" if len(planes) == 1 else f"ablation-{objective}": ablation_curves(
-            scores, baseline=baseline, metric=f"{read.metric}, %"
-        )
-        for objective, scores in planes.items()
-        if len(scores) > 1
-    }
 
 
 # ---- tables of tokens

@@ -3,9 +3,6 @@
 The model's own forward runs with its output embedding replaced, so that the hidden states are those the head would
 get, whatever the model does before it; the statistics come from them in float32, chunk by chunk.
 
-    columns = Reader(model, top=5).read(examples, batch_tokens=16_384)
-    columns["gap"]  # one for each trained token, row by row
-
 Shapes: T trained tokens, H hidden size.
 """
 

@@ -295,10 +295,7 @@ TRIMS = ("trim", "trim-e", "trim-h")
 
 
 class ByExample:
-    """Sums of columns of numbers over the tokens of each example: every statistic is a function of their means.
-
-    ByExample(table, [("tokens", np.ones(len(table))), ("nll", table["nll"])]).interval(ratio("nll", "tokens"))
-    """
+    """Sums of columns of numbers over the tokens of each example: every statistic is a function of their means."""
 
     def __init__(self, table: TokenTable, columns: Iterable[tuple[Hashable, NDArray[Any]]]) -> None:
         _, which = np.unique(table["example"], return_inverse=True)
@@ -453,14 +450,10 @@ class Verdict:
     band: Band | None
 
     @property
-    def is_supported(self) -> bool:
-        return self.out_of_reach <= 0.5
-
-    @property
     def sentence(self) -> str:
         """Return the verdict in words, with the reasons."""
         reach = f"{self.out_of_reach:.0%} of the tokens are out of reach (gap below {MARGIN - 3 * BANDWIDTH:g})"
-        if not self.is_supported:
+        if self.out_of_reach > 0.5:
             return f"The model does not support this data: {reach}. A fixed band would learn next to nothing."
         paper = f"The paper's band (margin {MARGIN:g}, bandwidth {BANDWIDTH:g}) has R_eff {self.paper_ratio:.2f}"
         if self.band is None:
@@ -474,15 +467,18 @@ class Verdict:
 
     def as_dict(self) -> dict[str, object]:
         band = None if self.band is None else {"margin": self.band.margin, "bandwidth": self.band.bandwidth}
-        return {"supported": self.is_supported, "out_of_reach": self.out_of_reach, "band": band, "text": self.sentence}
+        return {
+            "supported": self.out_of_reach <= 0.5,
+            "out_of_reach": self.out_of_reach,
+            "band": band,
+            "text": self.sentence,
+        }
 
 
 def judge_table(table: TokenTable) -> Verdict:
-    """Judge by the gaps alone; whether a band trains well is for an evaluation to say.
+    """Judge by the gaps alone: where most tokens are below margin - 3 bandwidths, no band gives them weight.
 
-    A token is out of reach where its gap is below margin - 3 bandwidths: TrimSFT gives it no weight. Where that holds
-    for most tokens, no band helps. Else the paper's band is widened, margin and bandwidth alike, until its R_eff is
-    that of the paper's own models: the weight of a token that ties with its competitor (gap 0) stays what it is.
+    Else the paper's band is widened, margin and bandwidth alike, until its R_eff is that of the paper's own models.
     """
     gap = table["gap"].astype(np.float64)
     out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))

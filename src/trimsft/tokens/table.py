@@ -3,9 +3,7 @@
     example position token_id text   category nll   gap   competitor_id competitor_text entropy rank gradient_norm
           0        0       52 "Step" other    0.11  2.31            77 "So"               0.42    1         0.147
 
-With `top`, also the most probable tokens, the gold one among them: top_ids, top_logprobs, top_texts.
-
-Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model": "runs/trim/model", "data": {...}, ...}
+With `top`, also the most probable tokens, the gold one among them. Metadata under the key `trimsft`, as JSON.
 """
 
 import json

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, finge
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
 from trimsft.data.weights import parse_weights
-from trimsft.errors import RunError, UsageError, counted, one_line
+from trimsft.errors import RunError, UsageError, counted
 from trimsft.models import load_config, load_model
 from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights, fingerprint_folder
@@ -72,8 +73,11 @@ def write_token_table(
         raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):
         raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise UsageError("must be auto, cpu, cuda or cuda:N", field="device", value=device)
     source = find_weights(model) if is_named else model
-    device = _choose_device(device) if is_named else str(model.device)
+    automatic = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = str(model.device) if not is_named else automatic if device == "auto" else device
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
     given, known = Rendering(**rendering).as_trained([model]), checked_rows(rows, limit)
     encoder, rendered = make_encoder(source, tokenizer, given, known)
@@ -96,6 +100,8 @@ def write_token_table(
         size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
         columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
         on_rows(len(examples), len(examples))
+        if any((example.weights[example.trained] != 1).any() for example in examples):
+            log.warning("%s: weights of the data are not in the table, only which tokens are trained", out)
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
         write_table(out, table, {**facts, "tokens": len(table)})
     metadata = read_metadata(out)
@@ -131,17 +137,6 @@ def make_encoder(
     check_chats(rows, encoder.others, "data")
     encoder.examples(rows[:1])
     return encoder, rendered
-
-
-def _choose_device(name: str) -> str:
-    """Return what `name` stands for: auto is a GPU, else the CPU."""
-    if name == "auto":
-        return "cuda:0" if torch.cuda.device_count() else "cpu"
-    try:
-        return str(torch.device(name))
-    except RuntimeError as error:
-        problem = f"must be auto, cpu, cuda or cuda:N ({one_line(error)})"
-        raise UsageError(problem, field="device", value=name) from error
 
 
 def _fingerprint(model: Any) -> dict[str, Any]:
