@@ -83,7 +83,7 @@ class SlotDecoder:
                 raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
 
     def _error_of_logits(self, step: int) -> float:
-        """Return how far the logits of the shortest prompt, padded most, are from those of a plain pass over its text."""
+        """Return how far the logits of the shortest prompt, padded most, are from those of a plain pass."""
         made = self.made.tolist()
         taken = [(job[1].tokens, row) for row, job in enumerate(self._jobs) if job is not None and made[row] == step]
         if not taken:
