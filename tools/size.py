@@ -25,7 +25,7 @@ PYTHON = {
     "head": Room(1899, 1900),
     "data": Room(2081, 1900),
     "train": Room(3127, 2500),
-    "evaluate": Room(3751, 2900),
+    "evaluate": Room(3750, 2900),
     "grading": Room(2822, 2400),
     "tokens": Room(1465, 1300),
     "audit": Room(426, 400),
