@@ -128,7 +128,6 @@ def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
         (TALR, {"floor": 1}, "^floor: must be a finite number >= 0 and < 1, got 1"),
         (SAFT, {"form": "linea"}, "^form: unknown name 'linea'; did you mean 'linear'"),
         (AutoTrim, {"floor": -0.1}, "^floor: must be a finite number >= 0 and < 1, got -0.1"),
-        (AutoTrim, {"power": 0}, "^power: must be a finite number > 0, got 0"),
     ],
 )
 def test_bad_parameters(kind, parameters, message) -> None:
@@ -136,34 +135,16 @@ def test_bad_parameters(kind, parameters, message) -> None:
         kind(**parameters)
 
 
-def tokens_beside(p, competitor) -> TokenStats:
-    """Tokens of probabilities p beside a strongest other token of these."""
-    nll, other = (-torch.tensor(one, dtype=torch.float64).log() for one in (p, competitor))
-    return TokenStats(nll.float(), (other - nll).float(), nll, torch.zeros(len(p), dtype=torch.int64))
-
-
 @pytest.mark.parametrize(
-    ("objective", "p", "competitor", "expected"),
-    [
-        # unsure of everything; sure of another token; alone with one competitor; nearly sure
-        (AutoTrim(floor=0.1), [0.01, 1e-6, 0.3, 0.999], [0.02, 0.999, 0.7, 0.0005], [0.982, 0.1009, 0.37, 0.99955]),
-        (AutoTrim(floor=0.1, power=2), [0.25], [0.5], [0.325]),  # 0.1 + 0.9 / 4
-        (AutoTrim(floor=0.0), [0.2], [0.2], [0.8]),
-    ],
-    ids=str,
+    ("floor", "p", "expected"), [(0.1, [1e-9, 0.3, 0.999], [0.1, 0.37, 0.9991]), (0.0, [0.2], [0.2])]
 )
-def test_auto_trim_by_hand(objective, p, competitor, expected) -> None:
-    weights = objective.weights(tokens_beside(p, competitor))
-    torch.testing.assert_close(weights, torch.tensor(expected), rtol=32 * EPS, atol=32 * EPS)
-
-
-def test_auto_trim_keeps_the_digits_of_a_small_rest_and_never_leaves_its_range() -> None:
-    """1 - p_c = 1e-6 where float32 has steps of 6e-8; a gap that rounding has made too low gives no negative number."""
-    rest = torch.tensor([1e-6, 1e-3])
-    tokens = TokenStats(-(rest / 2).log(), (rest / 2).log() - torch.log1p(-rest), rest, rest.long())
-    torch.testing.assert_close(AutoTrim(floor=0).weights(tokens)[1:], rest[1:], rtol=1e-3, atol=0)
-    low = TokenStats(torch.tensor([10.0, 90.0]), torch.tensor([-10.001, -90.0]), rest, rest.long())
-    assert AutoTrim(floor=0.02, power=0.5).weights(low).tolist() == pytest.approx([0.02, 0.02])
+def test_auto_trim_by_hand(floor, p, expected) -> None:
+    """It is DFT without a floor, and SAFT's linear rule with alpha = 1 - floor."""
+    nll = -torch.tensor(p).log()
+    tokens = TokenStats(nll, nll, nll, torch.zeros(len(p), dtype=torch.int64))
+    weights = AutoTrim(floor=floor).weights(tokens)
+    torch.testing.assert_close(weights, torch.tensor(expected), rtol=8 * EPS, atol=0)
+    torch.testing.assert_close(weights, SAFT(alpha=1 - floor).weights(tokens), rtol=8 * EPS, atol=8 * EPS)
 
 
 # what they need -------------------------------------------------------------------------------------------------

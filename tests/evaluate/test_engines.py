@@ -14,6 +14,7 @@ from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.engines.vllm_engine import VllmEngine
 from trimsft.evaluate.prompts import make_prompts
+from trimsft.evaluate.slots import decoder as slots
 
 from .scripted import ScriptedEngine
 from .tiny_model import make_model, make_tokenizer, save_model
@@ -148,6 +149,7 @@ def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
 
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "SHARES", ())  # as on a GPU
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []

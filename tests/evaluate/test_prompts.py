@@ -61,5 +61,3 @@ def test_refusals() -> None:
         make_prompts(["?"], template="qwen")
     with pytest.raises(TemplateError, match="system_prompt: has no effect with template='deepseek'"):
         make_prompts(["?"], make_tokenizer(), template="deepseek", system_prompt="Be brief.")
-    with pytest.raises(TemplateError, match="there are none"):
-        make_prompts([], make_tokenizer())

@@ -26,11 +26,8 @@ def settings(**changes: Any) -> EvalSettings:
         ({"temperature": 0}, "temperature", "the greedy answer is what you want; set samples=0"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": 1001}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
-        ({"limit": 0}, "limit", "must be at least 1, got 0"),
         ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
         ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
-        ({"grader": "kind"}, "grader", "unknown name 'kind'; known: strict, qwen"),
-        ({"engine": "gpt"}, "engine", "unknown name 'gpt'"),
         ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
         ({"server": "localhost:8000"}, "server", "is no address of a server"),
         ({"engine": "server"}, "server", "is missing for the engine 'server'"),

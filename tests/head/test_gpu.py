@@ -15,7 +15,7 @@ from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exac
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
 SIZE = (700, 256, 9001)
-OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim(), AutoTrim(power=2.0)]
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim()]
 
 
 def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:

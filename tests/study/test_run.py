@@ -131,7 +131,7 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
 
     settings = StudySettings(names=("main",), smoke=True, out=out, workers=1, retries=20)
     (outcome,) = run_study(settings, on_event=kill_once)
-    assert "training" in killed and len(killed) > 2
+    assert "training" in killed and len(killed) > 1, "each stage that is seen loses its worker once"
     assert outcome.failures() == [] and multiprocessing.active_children() == []
     undisturbed, _ = finished
     assert written(out).keys() == written(undisturbed).keys()

@@ -99,12 +99,7 @@ def compare_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[dict[str, list[Comparison]]]:
-    """Compare each pair as `compare_runs` does one alone, by metric; they share the resampled problems, and the time.
-
-    Args:
-        pairs: baseline and candidate, all with the same benchmarks and problems.
-        names: the names of baseline and candidate of each pair.
-    """
+    """Compare pairs of baseline and candidate as `compare_runs` does one alone, by metric, on the same resamples."""
     tables = [(by_benchmark(a), by_benchmark(b)) for a, b in pairs]
     for a, b in tables:
         require_same_problems(a, b)

@@ -75,12 +75,8 @@ def evaluate(
     """Generate what is missing, grade and score, benchmark by benchmark.
 
     Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
-    refused before anything is written. A record that holds all samples needs neither a model nor a server.
-
-    Args:
-        on_load: called with the benchmarks that lack samples, before the model is loaded.
-        on_start: called with a benchmark and its prompts, before anything is generated.
-        on_progress: called with every sample.
+    refused before anything is written. A record that holds all samples needs neither a model nor a server. `on_load`
+    gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` every sample.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)

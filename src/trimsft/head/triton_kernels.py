@@ -106,8 +106,7 @@ def _weight(nll, gap, first, second, OBJECTIVE: tl.constexpr):
     elif OBJECTIVE == "dft":
         w = _exp(-nll)
     elif OBJECTIVE == "auto-trim":
-        others = _one_minus_exp(tl.maximum(nll + gap, 0.0))
-        w = first + (1 - first) * tl.exp2(second * tl.log2(others))
+        w = first + (1 - first) * _exp(-nll)
     else:
         distance = gap - first
         if OBJECTIVE == "trim-e":

@@ -54,14 +54,10 @@ class VllmEngine:
         except Exception as error:  # vLLM raises whatever it likes
             raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
         config = self._llm.llm_engine.model_config
-        self._limit = int(config.max_model_len)
+        self._limit, self.tokenizer = int(config.max_model_len), self._llm.get_tokenizer()
         dtype = str(config.dtype).removeprefix("torch.")
         self.identity: Mapping[str, Any] = {**identify_model(model, revision), "dtype": dtype}
         self.details: Mapping[str, Any] = {"versions": {"vllm": vllm.__version__}, "model": str(model)}
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._llm.get_tokenizer()
 
     def check(self, requests: Sequence[Request]) -> None:
         require_room(requests, self._limit)

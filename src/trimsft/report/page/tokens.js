@@ -13,7 +13,7 @@ const FORMULAS = {
   trim: (gap, nll, { margin, bandwidth }) => gaussian(gap - margin, bandwidth),
   "trim-e": (gap, nll, { margin, bandwidth }) => gaussian(Math.min(gap - margin, 0), bandwidth),
   "trim-h": (gap, nll, { margin, bandwidth }) => gaussian(Math.max(gap - margin, 0), bandwidth),
-  "auto-trim": (gap, nll, { floor, power }) => floor + (1 - floor) * (-Math.expm1(Math.min(0, -nll - gap))) ** power,
+  "auto-trim": (gap, nll, { floor }) => floor + (1 - floor) * Math.exp(-nll),
 };
 const LIMITS = { margin: [-100, 100], bandwidth: [0.05, 100] };
 const LONGEST = 48; // tokens of an example that are shown at first, and not much less than all of them
@@ -147,7 +147,7 @@ const drawText = (row, stop, [from, to], shares, top, isFirst) => {
 };
 const noteOf = (side) => {
   if (hasBand(side)) return `margin ${tidy(settingOf(side).margin)}, bandwidth ${tidy(settingOf(side).bandwidth)}`;
-  const notes = { sft: "every token counts the same", dft: "weight p", fsft: `weight (1 − p)^${side.gamma}`, "auto-trim": "weight 1 − p of the best other token" };
+  const notes = { sft: "every token counts the same", dft: "weight p", fsft: `weight (1 − p)^${side.gamma}`, "auto-trim": `weight p above a floor of ${side.floor}` };
   return notes[side.objective] ?? "";
 };
 const rowOf = (side, about) => {
