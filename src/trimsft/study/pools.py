@@ -87,7 +87,7 @@ class LocalPool:
                 except BrokenProcessPool:  # its process has died between two cells
                     if is_last:
                         raise
-                    del self._pools[place]
+                    self._pools.pop(place).shutdown()
         self._places[future] = place
         return future
 
@@ -103,23 +103,22 @@ class LocalPool:
         else:  # such as a signal to that process alone
             result = Result("failed", f"its process ended ({one_line(error)})")
         if result.state in ("failed", "more"):  # it may hold memory still
-            self._pools.pop(place).shutdown(wait=result.state == "more")
+            self._pools.pop(place).shutdown()
         return result
 
     def __enter__(self) -> LocalPool:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
         children = set(multiprocessing.active_children()) - self._others
-        end = time.monotonic() + ENDING
         for child in children if self._places else ():
             child.terminate()
-        for child in children:
-            child.join(max(0.0, end - time.monotonic()))
-            child.kill()
-            child.join()
+        late = threading.Timer(ENDING, lambda: [child.kill() for child in children])
+        late.start()
+        # each pool's own thread waits for its process: with a second one waiting here, either may miss the end
+        for pool in self._pools.values():
+            pool.shutdown(cancel_futures=True)
+        late.cancel()
 
 
 @contextmanager
