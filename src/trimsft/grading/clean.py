@@ -10,7 +10,9 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 
 import re
 import unicodedata
+from itertools import accumulate
 
+from trimsft.grading.expression import GREEK
 from trimsft.grading.units import NUMBERS, SCALES, closes_at
 
 MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
@@ -18,13 +20,8 @@ MAX_DEPTH = 40  # nested brackets
 
 # ---- what characters and LaTeX commands are spelled as
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
-_VULGAR = {
-    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5),
-    "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9),
-    "⅒": (1, 10),
-}  # fmt: skip
+_SUPERSCRIPTS, _SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "₀₁₂₃₄₅₆₇₈₉₊₋₍₎"
+_VULGAR = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
 _UNICODE = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
     "∗": "*", "÷": "/", "⁄": "/", "∕": "/", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "≤": r"\le ",
@@ -35,44 +32,36 @@ _UNICODE = {
     "∜": r"\sqrt[4]", "≈": r"\approx ", "∖": r"\setminus ",
     "％": "%", "~": " ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "Ω": r"\Omega ", "µ": r"\mu ",
 }  # fmt: skip
-_GREEK_NAMES = """
-alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi
-omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
-"""
-_GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _GREEK_NAMES.split(), strict=True))
+_GREEK = zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", GREEK.split(), strict=True)
 _MAP = str.maketrans(
     _UNICODE
-    | {char: f"\\{name} " for char, name in _GREEK.items()}
-    | {char: f"\\frac{{{a}}}{{{b}}}" for char, (a, b) in _VULGAR.items()}
+    | {char: f"\\{name} " for char, name in _GREEK}
+    | {char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("⁄", "}{") + "}" for char in _VULGAR}
 )
 
-_RENAMED = {
+_UPRIGHT = "operatorname mbox textbf textit textrm mathrm mathbf mathit mathsf bm boldsymbol rm textup textnormal emph"
+_RENAMED = dict.fromkeys([*_UPRIGHT.split(), "textsf"], "text") | {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le",
     "geq": "ge", "leqslant": "le", "geqslant": "ge", "neq": "ne", "lbrace": "{", "rbrace": "}", "langle": "(",
     "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrack": "[", "rbrack": "]",
-    "varnothing": "emptyset", "operatorname": "text", "mbox": "text", "textbf": "text", "textit": "text",
-    "textrm": "text", "mathrm": "text", "mathbf": "text", "mathit": "text", "mathsf": "text", "bm": "text",
-    "boldsymbol": "text", "rm": "text", "textup": "text", "varphi": "phi", "varepsilon": "epsilon", "lt": "<",
-    "gt": ">", "div": "/", "colon": ":", "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%",
-    "ast": "*", "lor": "or", "vee": "or", "land": "and", "wedge": "and", "implies": "to", "iff": "to",
-    "Rightarrow": "to", "bmatrix": "pmatrix", "smallmatrix": "pmatrix", "dotsc": "ldots", "dots": "ldots",
+    "varnothing": "emptyset", "varphi": "phi", "varepsilon": "epsilon", "lt": "<", "gt": ">", "div": "/", "colon": ":",
+    "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%", "ast": "*", "lor": "or", "vee": "or",
+    "land": "and", "wedge": "and", "implies": "to", "iff": "to", "Rightarrow": "to", "dotsc": "ldots", "dots": "ldots",
     "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'", "underline": "", "simeq": "approx",
-    "thickapprox": "approx", "backslash": "setminus", "smallsetminus": "setminus", "textnormal": "text",
-    "textsf": "text", "emph": "text",
+    "thickapprox": "approx", "backslash": "setminus", "smallsetminus": "setminus",
 }  # fmt: skip
 _LITERAL = set("()|[]<>/:%*'") | {"^\\circ", ""}
 _LAYOUT = """
 left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr middle displaystyle textstyle limits nolimits
 scriptstyle tiny small normalsize large Large LARGE huge Huge quad qquad space null bf it
 """
-_DROPPED = frozenset(_LAYOUT.split())
+_DROPPED = {*_LAYOUT.split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
 
 # ---- patterns
 
 _SPACES = re.compile(r"\s+")
 _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
-_RAISED = re.compile(f"[{''.join(map(re.escape, _SUPERSCRIPTS))}]+")
-_LOWERED = re.compile(f"[{''.join(map(re.escape, _SUBSCRIPTS))}]+")
+_RAISED, _LOWERED = (re.compile(f"[{chars}]+") for chars in (_SUPERSCRIPTS, _SUBSCRIPTS))
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
 _SPOKEN = re.compile(
     r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
@@ -191,8 +180,7 @@ def _spoken_number(words: str) -> str | None:
 
 
 def _from_unicode(text: str) -> str:
-    text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
-    text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _LOWERED.sub(r"_{\g<0>}", _RAISED.sub(r"^{\g<0>}", text))
     text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
     return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
 
@@ -211,11 +199,9 @@ def _listed(system: re.Match[str]) -> str:
 
 
 def _respell(command: re.Match[str]) -> str:
-    name = command[1]
-    if name in _DROPPED or name in ",;:! ()[]":
-        # a bracket written as a delimiter of mathematics goes; \{ and \\ stay
+    if command[1] in _DROPPED:
         return " "
-    name = _RENAMED.get(name, name)
+    name = _RENAMED.get(command[1], command[1])
     if name in ("or", "and"):
         return f" {name} "
     return name if name in _LITERAL else "\\" + name
@@ -241,20 +227,11 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def depth_of(text: str) -> int:
-    """Return the deepest nesting of brackets; a bracket that is never closed counts too."""
-    depth = deepest = 0
-    for char in text:
-        depth += char in "([{"
-        depth -= char in ")]}"
-        deepest = max(deepest, depth)
-    return deepest
-
-
 def is_too_complex(text: str) -> bool:
     """Return whether a text is longer or deeper nested than any that is read."""
+    depths = accumulate((char in "([{") - (char in ")]}") for char in text)
     # a character may stand for many
-    return max(len(text), len(unicodedata.normalize("NFKC", text))) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+    return len(unicodedata.normalize("NFKC", text)) > MAX_ANSWER or max(depths, default=0) > MAX_DEPTH
 
 
 def key(text: str) -> str:

@@ -37,11 +37,12 @@ _CLOSERS = {
     "(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil", "|": "|",
 }  # fmt: skip
 _ROUNDED = {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}
-_SYMBOLS = """
+GREEK = """
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
-Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell infty emptyset odot mho angle triangle
+Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
 """
-_SYMBOL_COMMANDS = {"\\" + name for name in _SYMBOLS.split()}
+_OTHER_SYMBOLS = "hbar ell infty emptyset odot mho angle triangle"
+_SYMBOLS = {"\\" + name for name in (GREEK + _OTHER_SYMBOLS).split()}
 _DECORATIONS = "text dot ddot hat bar vec tilde overline underline mathbb mathcal"
 _ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
 _OPAQUE = set("fghFGH")
@@ -280,7 +281,7 @@ class _Reader:
         token = self.take()
         if token in _ACCENTS:
             return token + self.raw()
-        if token in _SYMBOL_COMMANDS or (len(token) == 1 and token.isalpha()):
+        if token in _SYMBOLS or (len(token) == 1 and token.isalpha()):
             return token
         raise Unreadable(f"unknown {token}")
 
