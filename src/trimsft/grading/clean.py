@@ -11,6 +11,7 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 import re
 import unicodedata
 from itertools import accumulate
+from pathlib import Path
 
 from trimsft.grading.expression import GREEK
 from trimsft.grading.units import NUMBERS, SCALES, closes_at
@@ -22,40 +23,27 @@ MAX_DEPTH = 40  # nested brackets
 
 _SUPERSCRIPTS, _SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "₀₁₂₃₄₅₆₇₈₉₊₋₍₎"
 _VULGAR = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
-_UNICODE = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
-    "∗": "*", "÷": "/", "⁄": "/", "∕": "/", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "≤": r"\le ",
-    "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
-    "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "°": r"^\circ ", "º": r"^\circ ", "⟨": "(",
-    "⟩": ")", "′": "'", "’": "'", "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ",
-    "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "“": '"', "”": '"',
-    "∜": r"\sqrt[4]", "≈": r"\approx ", "∖": r"\setminus ",
-    "％": "%", "~": " ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "Ω": r"\Omega ", "µ": r"\mu ",
-}  # fmt: skip
+_PARTS = Path(__file__).with_name("spellings.txt").read_text("utf-8").split("\n\n")
+_CHARACTERS, _COMMANDS, _LAYOUT, _WORDS = (part.splitlines()[1:] for part in _PARTS)
+
+
+def _read_table(lines: list[str], separator: str | None = None) -> dict[str, str]:
+    """Return what each spelling stands for."""
+    pairs = (line.split(" | ") for line in lines)
+    return {other.strip(): one for one, others in pairs for other in others.split(separator)}
+
+
+_RENAMED = _read_table(_COMMANDS)
+_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
+_LITERAL = {*"()|[]<>/:%*'", "^\\circ"}
+_NAMES = _read_table(_WORDS, ",")
 _GREEK = zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", GREEK.split(), strict=True)
 _MAP = str.maketrans(
-    _UNICODE
+    {"~": " "}
+    | {char: f"{new} " if new[-1].isalpha() else new for char, new in _read_table(_CHARACTERS).items()}
     | {char: f"\\{name} " for char, name in _GREEK}
     | {char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("⁄", "}{") + "}" for char in _VULGAR}
 )
-
-_UPRIGHT = "operatorname mbox textbf textit textrm mathrm mathbf mathit mathsf bm boldsymbol rm textup textnormal emph"
-_RENAMED = dict.fromkeys([*_UPRIGHT.split(), "textsf"], "text") | {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le",
-    "geq": "ge", "leqslant": "le", "geqslant": "ge", "neq": "ne", "lbrace": "{", "rbrace": "}", "langle": "(",
-    "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrack": "[", "rbrack": "]",
-    "varnothing": "emptyset", "varphi": "phi", "varepsilon": "epsilon", "lt": "<", "gt": ">", "div": "/", "colon": ":",
-    "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%", "ast": "*", "lor": "or", "vee": "or",
-    "land": "and", "wedge": "and", "implies": "to", "iff": "to", "Rightarrow": "to", "dotsc": "ldots", "dots": "ldots",
-    "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'", "underline": "", "simeq": "approx",
-    "thickapprox": "approx", "backslash": "setminus", "smallsetminus": "setminus",
-}  # fmt: skip
-_LITERAL = set("()|[]<>/:%*'") | {"^\\circ", ""}
-_LAYOUT = """
-left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr middle displaystyle textstyle limits nolimits
-scriptstyle tiny small normalsize large Large LARGE huge Huge quad qquad space null bf it
-"""
-_DROPPED = {*_LAYOUT.split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
 
 # ---- patterns
 
@@ -64,14 +52,8 @@ _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _RAISED, _LOWERED = (re.compile(f"[{chars}]+") for chars in (_SUPERSCRIPTS, _SUBSCRIPTS))
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
 _SPOKEN = re.compile(
-    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
+    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]{3,40}?)\s*\.?\s*\}?\s*\.?\s*\$?"
 )
-_SPOKEN_LENGTH = 200
-_NAMES_OF_THINGS = {
-    "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
-    "the empty set": r"\emptyset", "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}",
-    "the set of all real numbers": r"\mathbb{R}", "all integers": r"\mathbb{Z}",
-}  # fmt: skip
 _CURRENCY = {
     "$": "dollars", "USD": "dollars", "€": "euros", "EUR": "euros", "£": "sterling", "¥": "yuan", "RMB": "yuan",
 }  # fmt: skip
@@ -143,9 +125,11 @@ _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 def clean(text: str) -> str:
     """Return `text` in one spelling; the same mathematics."""
     text = text.strip()
-    spoken = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
-    if spoken and (name := _spoken_number(spoken[1].lower()) or _NAMES_OF_THINGS.get(spoken[1].lower())):
-        return name
+    if spoken := _SPOKEN.fullmatch(text):
+        number, _, scales = spoken[1].lower().partition(" ")
+        if number in NUMBERS and SCALES.keys() >= set(scales.split()):
+            return f"{NUMBERS[number]} {scales}".strip()
+        text = _NAMES.get(spoken[1].lower(), text)
     # long runs of spaces would cost the patterns below time that grows with their square
     text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
     if money := _MONEY.fullmatch(text.strip()):
@@ -168,15 +152,6 @@ def clean(text: str) -> str:
     text = _unwrap(_MIXED.sub(r"\1\\frac{\2}{\3}", text))
     text = text if text.endswith("\\") else _unwrap(text.rstrip(" .,;:"))
     return _numeral(text.removeprefix("\\approx").strip())
-
-
-def _spoken_number(words: str) -> str | None:
-    """Return the number that words are: up to ninety-nine, times hundred, thousand and so on."""
-    number, scale = words.split(), 1
-    while len(number) > 1 and number[-1] in SCALES:
-        scale *= SCALES[number.pop()]
-    value = NUMBERS.get("-".join(number))
-    return None if value is None else str(value * scale)
 
 
 def _from_unicode(text: str) -> str:

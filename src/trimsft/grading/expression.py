@@ -26,13 +26,14 @@ class Unreadable(Exception):
 
 
 _TOKEN = re.compile(
-    r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.", re.DOTALL
+    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
+    re.DOTALL,
 )
 _NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min abs floor"
 _FUNCTIONS = {name: name for name in _NAMES.split()} | {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log10",
 }  # fmt: skip
-_WORDS = {"np": "np", "math": "np", "infinity": "\\infty", "inf": "\\infty", "oo": "\\infty", "pi": "\\pi"}
+_WORDS = {"infinity": "\\infty", "inf": "\\infty", "oo": "\\infty", "pi": "\\pi"}
 _CLOSERS = {
     "(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil", "|": "|",
 }  # fmt: skip
@@ -79,9 +80,9 @@ def _tokens_of(text: str) -> list[str]:
             tokens.append("\\" + token)
         elif token in _WORDS:
             tokens.append(_WORDS[token])
-        elif token[0].isalpha():
+        elif token.isalpha():
             tokens.extend(token)
-        elif not token.isspace():
+        elif not token.isspace() and not token.startswith(("np.", "math.")):
             tokens.append(token)
         if len(tokens) > MAX_TOKENS:
             raise Unreadable("too many tokens")
@@ -196,9 +197,6 @@ class _Reader:
             self.take()
             parts = self.digit(), self.digit()
             return ("div", *parts) if token == "\\frac" else ("call", "binom", *parts)
-        if token == "np" and self.peek(1) == ".":
-            self.at += 2
-            return self.atom()
         if token.startswith("\\") and token[1:] in _FUNCTIONS:
             return self.function()
         return self.symbol()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from trimsft.grading.clean import key
 from trimsft.grading.rules import Rules
@@ -194,12 +194,9 @@ def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]
 
 def _wraps(text: str) -> bool:
     """Return whether the first bracket is closed by the last."""
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        depth += (token.group() in _OPEN) - (token.group() in _CLOSE)
-        if depth <= 0:
-            return depth == 0 and token.end() == len(text)
-    return False
+    marks = _TOKEN.findall(text)
+    depths = list(accumulate((mark in _OPEN) - (mark in _CLOSE) for mark in marks))
+    return depths[-1] == 0 and min(depths[:-1]) > 0
 
 
 def _matrix(text: str) -> Shape | None:
