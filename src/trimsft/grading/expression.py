@@ -26,7 +26,7 @@ class Unreadable(Exception):
 
 
 _TOKEN = re.compile(
-    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
+    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\.|\d+(?:\.\d+|\.(?=[/)}*]))?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
     re.DOTALL,
 )
 _NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min abs floor"
@@ -207,26 +207,17 @@ class _Reader:
         if abs(int(exponent or 0)) > MAX_EXPONENT:
             raise Unreadable("exponent of a decimal")
         value, places = Fraction(token), len(digits.partition(".")[2])
-        if self.peek() == "." and self.peek(1) in ("", "/", ")", "}", "*"):
-            self.take()  # -1./3, as code writes it
-        if self.peek(self.peek() == ".") == "\\overline":
-            self.at += self.peek() == "."
-            return ("num", value + self.repeating(places))
+        if self.peek(self.peek() == ".") == "\\overline":  # 0.1\overline{6}
+            self.at += 1 + (self.peek() == ".")
+            period = self.raw()
+            if not period.isdecimal():
+                raise Unreadable("overline over no digits")
+            return ("num", value + Fraction(int(period), (10 ** len(period) - 1) * 10**places))
         if self.peek() == "_":
             self.take()
             return ("sym", f"{token}_{self.raw()}")  # a numeral in another base is compared as written
         last_digit = Fraction(10) ** (int(exponent or 0) - places)
         return ("num", value) if token.isdecimal() else ("num", value, last_digit)
-
-    def repeating(self, places: int) -> Fraction:
-        r"""Read the period of `0.1\overline{6}`, which begins after so many places."""
-        self.take("\\overline")
-        self.take("{")
-        digits = self.take()
-        self.take("}")
-        if not digits.isdecimal():
-            raise Unreadable("overline over no digits")
-        return Fraction(int(digits), (10 ** len(digits) - 1) * 10**places)
 
     def function(self) -> Tree:
         name = _FUNCTIONS[self.take()[1:]]
@@ -263,7 +254,11 @@ class _Reader:
         return arguments
 
     def symbol(self) -> Tree:
-        name = self.name()
+        name = self.take()
+        if name in _ACCENTS:
+            name += self.raw()
+        elif name not in _SYMBOLS and not (len(name) == 1 and name.isalpha()):
+            raise Unreadable(f"unknown {name}")
         if self.peek() == "_":
             self.take()
             name += "_" + self.raw()
@@ -274,14 +269,6 @@ class _Reader:
         if self.peek() == "(" and not name[1:2].isalpha() and (name[0] in _OPAQUE or at_number):
             return ("fn", name, *self.arguments())
         return ("sym", name)
-
-    def name(self) -> str:
-        token = self.take()
-        if token in _ACCENTS:
-            return token + self.raw()
-        if token in _SYMBOLS or (len(token) == 1 and token.isalpha()):
-            return token
-        raise Unreadable(f"unknown {token}")
 
     def raw(self) -> str:
         """Read a braced group or one token as a name."""

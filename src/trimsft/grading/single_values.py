@@ -78,9 +78,10 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool:
     """Compare `50%` and 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
     gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
-    if same_value(gold, answer, rules):
-        number = number_of(gold)
-        return (gold_is and answer_is) or (number is not None and (abs(number) > 1 or rules.unit is not None))
+    number = number_of(gold)
+    is_forgiven = number is not None and (abs(number) > 1 or rules.unit is not None)
+    if (is_forgiven or (gold_is and answer_is)) and same_value(gold, answer, rules):
+        return True
     if gold_is and answer_is:
         return False
     scaled = Rules(tolerance=rules.tolerance)  # an absolute tolerance is in percent points
