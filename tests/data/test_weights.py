@@ -1,6 +1,7 @@
 """Weights that data gives: rules, rows, messages, parts and tokens, through collators and losses."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from datasets import Dataset, IterableDataset
 from tests.data.test_chat import QWEN, SPECIAL, TEMPLATES, turn
 from tests.data.toys import CHAT, ROWS, local, make_tokenizer
 from tests.train import tiny
-from trimsft import make_objective
+from trimsft import TokenStats, make_objective
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import Encoder, load_training_data
 from trimsft.data.templates import choose_template
@@ -49,7 +50,9 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
     tokenizer = make_tokenizer(chat=template, special=SPECIAL)
     rules = parse_weights(weights)
     if "problem" in row:
-        ids, values = Encoder(tokenizer, choose_template("plain", tokenizer), rules=rules).encode([row])[0]
+        ids, values = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer)).encode_rows([row])[
+            0
+        ]
     else:
         ids, values = TrlEncoder(tokenizer, rules=rules, **options).encode(row)
     borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(ids)]
@@ -183,6 +186,7 @@ TOKENISED = [
     {
         "input_ids": (ids := tiny.make_tokenizer()(row["text"] + " <eos>")["input_ids"]),
         "token_weights": [[1.0, 0.5, 2.0, 0.0][(place + number) % 4] for place in range(len(ids))],
+        "token_roles": [place % 5 for place in range(len(ids))],
     }
     for number, row in enumerate(tiny.TEXTS)
 ]
@@ -194,10 +198,28 @@ SOFT_CHATS = [
 FORMS = {"tokens": TOKENISED, "rows": SOFT_ROWS, "chats": SOFT_CHATS}
 
 
-def by_hand(trainer: Any, rows: Any, train_on: Any = "all") -> tuple[float, dict[str, torch.Tensor]]:
+class Knowing:
+    """Reads everything that is known of a token beside its logits."""
+
+    needs = ("position", "row", "role", "data_weight")
+
+    def __init__(self) -> None:
+        self.seen: list[torch.Tensor] = []
+
+    def weights(self, tokens: TokenStats) -> torch.Tensor:
+        assert tokens.position is not None and tokens.row is not None and tokens.gold is not None
+        assert tokens.role is not None and tokens.data_weight is not None
+        self.seen.append(torch.stack([tokens.row, tokens.position, tokens.gold]))
+        plain = make_objective("trim", **tiny.BAND).weights(tokens)
+        return plain * (1 + tokens.position / 9) * (1 + tokens.role) * (2 + tokens.data_weight)
+
+
+def by_hand(
+    trainer: Any, rows: Any, train_on: Any = "all", objective: Any = None
+) -> tuple[float, dict[str, torch.Tensor]]:
     """Loss and gradients of all rows, one at a time, by the formula."""
     encoder = TrlEncoder(tiny.make_tokenizer(), train_on)
-    objective, model = make_objective("trim", **tiny.BAND), tiny.unpatched(trainer.model)
+    weigh, model = objective or make_objective("trim", **tiny.BAND), tiny.unpatched(trainer.model)
     total, count = torch.zeros((), dtype=torch.float64), 0
     for row in rows:
         ids, weights = encoder.encode(row)
@@ -205,8 +227,12 @@ def by_hand(trainer: Any, rows: Any, train_on: Any = "all") -> tuple[float, dict
         kept = torch.tensor([weight for weight in weights[1:] if weight])
         count += len(kept)
         if len(kept):
-            logits = model(input_ids=torch.tensor([ids])).logits
-            data = lambda tokens, kept=kept: objective.weights(tokens) * kept  # noqa: E731
+            logits, is_kept = model(input_ids=torch.tensor([ids])).logits, weights[1:] > 0
+            facts: dict[str, Any] = {"data_weight": kept, "gold": labels[0, 1:][is_kept]}
+            if objective:
+                facts |= {"position": torch.arange(1, len(ids))[is_kept], "row": torch.zeros(len(kept))}
+                facts["role"] = torch.from_numpy(encoder.roles(row, ids)[1:][is_kept])
+            data = lambda tokens, known=facts: weigh.weights(replace(tokens, **known)) * known["data_weight"]  # noqa: E731
             total = total + tiny.plain_loss(logits, labels, data, normalizer=1.0).loss
     (total / count).backward()
     return float(total.detach() / count), tiny.gradients_of(model)
@@ -230,7 +256,27 @@ def test_losses_are_those_of_a_plain_loop(form: str, settings: Any, tmp_path: Pa
     loss, gradients = by_hand(trainer, FORMS[form], train_on)
     trainer.train()
     assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
+    assert tiny.logged(trainer, "weighted_loss")[0] == pytest.approx(loss, rel=1e-4)
     tiny.assert_same_gradients(trainer.grads[0], gradients)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("settings", [{}, {"packing": True}, {"padding_free": True, "max_length": None}], ids=str)
+def test_an_objective_sees_what_is_known_of_a_token(form: str, settings: Any, tmp_path: Path) -> None:
+    options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "max_steps": 1, **settings}
+    only = {"assistant_only_loss": True} if form == "chats" else {}
+    objective = Knowing()
+    trainer = tiny.make_ours(tmp_path, FORMS[form], {"objective": objective}, **only, **options)
+    loss, gradients = by_hand(trainer, FORMS[form], "assistant" if form == "chats" else "all", Knowing())
+    trainer.train()
+    assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
+    tiny.assert_same_gradients(trainer.grads[0], gradients)
+    encoded = [TrlEncoder(trainer.processing_class).encode(row)[0] for row in FORMS[form]]
+    texts: dict[int, list[tuple[int, int]]] = {}
+    for text, place, gold in objective.seen[-1].T.tolist():  # before it, packed texts were tried
+        texts.setdefault(text, []).append((place, gold))
+    for tokens in texts.values():  # each number is of one text
+        assert any(all(ids[place : place + 1] == [gold] for place, gold in tokens) for ids in encoded)
 
 
 def test_evaluation_weighs_likewise(tmp_path: Path) -> None:
