@@ -68,6 +68,7 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
         ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
         ("/frac/=0.25", {"frac": 0.25}),
         ("thinking=0", {"<think>so 4</think>": 0}),
+        ("last_line=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
         ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),
     ],
 )
@@ -86,12 +87,6 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
             assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, found)  # eos, or the end of a turn
         prompt = found[0]
         assert prompt[1] == 0 and "2+2?" in prompt[0]
-
-
-def test_empty_thoughts_are_masked_by_a_pattern() -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "<think>\n\n</think>\n\nHi")]}
-    found = weighed(r"/<think>\s*<\/think>\s*/=0", row, train_on="assistant")
-    assert [weight for _, weight in found] == [0, 1, 0, 1] and found[-1][0] == "Hi<|im_end|>\n"
 
 
 def test_roles_and_turns() -> None:
@@ -156,28 +151,53 @@ def test_rules_that_fit_nothing_are_refused(tmp_path: Path) -> None:
         load_training_data(local(tmp_path, [{"input_ids": [5]}], weights="prompt=1"), make_tokenizer(), with_eval=False)
 
 
-def test_the_command_trains_the_assistant(tmp_path: Path) -> None:
+MISTRAL = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)  # SmolLM's, too
+FORGETS = CHATML.replace("{{ m.content }}", "{{ m.content if loop.last else m.content.split('</think>')[-1] }}")
+ENDS = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3": "<|eot_id|>", "gemma": "<end_of_turn>"}
+ENDS |= {"deepseekv3": "<｜end▁of▁sentence｜>", MISTRAL: "<eos>", CHATML: "<|im_end|>"}  # noqa: RUF001
+
+
+def trained_of(path: Path, row: Any, template: str, **options: Any) -> str:
+    """The text that the command trains of a row, without spaces."""
+    tokenizer = make_tokenizer(chat=TEMPLATES.get(template, template), special=SPECIAL)
+    rows, _ = load_training_data(local(path, [row], **options), tokenizer, with_eval=False)
+    return "".join(tokenizer.decode([label for label in rows[0]["labels"] if label != -100]).split())
+
+
+@pytest.mark.parametrize("template", ENDS)
+def test_the_command_trains_the_assistant(template: str, tmp_path: Path) -> None:
     row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
-    mistral = (
-        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
-        "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
-    )
-    smol = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    smol += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    ends = {"qwen2_5": "<|im_end|>\n", "llama3": "<|eot_id|>", "gemma": "<end_of_turn>\n"}
-    templates = {**{name: TEMPLATES[name] for name in ends}, "mistral": mistral, "smol": smol}
-    ends |= {"mistral": "<eos>", "smol": "<|im_end|>\n"}  # TRL has no marks for these two
-    for name, template in templates.items():
-        tokenizer = make_tokenizer(chat=template, special=SPECIAL)
-        for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
-            rows, _ = load_training_data(local(tmp_path, [row], train_on=train_on), tokenizer, with_eval=False)
-            trained = tokenizer.decode([label for label in rows[0]["labels"] if label != -100])
-            assert "".join(trained.split()) == "".join((end + ends[name]).strip() for end in answers), (name, train_on)
-        rows, _ = load_training_data(local(tmp_path, [row], train_on="all"), tokenizer, with_eval=False)
-        assert rows[0]["labels"] == rows[0]["input_ids"]
-    forgets = "{% for m in messages[-2:] %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
-    with pytest.raises(DataError, match=r"writes message 0 differently where others follow.*take another template by"):
-        load_training_data(local(tmp_path, [row]), make_tokenizer(chat=forgets, special=SPECIAL), with_eval=False)
+    mark = "<｜Assistant｜>" if template == "deepseekv3" else ""  # noqa: RUF001  TRL has it trained
+    for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
+        wanted = "".join(mark + answer + ENDS[template] for answer in answers)
+        assert trained_of(tmp_path, row, template, train_on=train_on) == wanted, train_on
+    everything = trained_of(tmp_path, row, template, train_on="all")
+    assert everything.endswith(ENDS[template]) and everything.index("a") < everything.index("one")
+
+
+def test_thoughts_that_templates_write_or_drop_are_masked(tmp_path: Path) -> None:
+    thinks = [turn("assistant", f"<think>why {text}</think>{text}") for text in ("one", "two")]
+    row = {"messages": [turn("user", "a"), thinks[0], turn("user", "b"), thinks[1]]}
+    end = "<|im_end|>"
+    assert trained_of(tmp_path, row, "qwen3") == f"one{end}<think>whytwo</think>two{end}"
+    assert trained_of(tmp_path, row, "qwen3", weights="history_thinking=0.5").startswith("<think>whyone</think>")
+    bare = {"messages": [turn("user", "a"), turn("assistant", "one")]}
+    assert trained_of(tmp_path, bare, "qwen3", weights="empty_thinking=1") == f"<think></think>one{end}"
+    assert trained_of(tmp_path, bare, "qwen3") == f"one{end}"
+    # a template that is not known, and forgets: its answers stand elsewhere where others follow, but for the last
+    says = r"writes message 1 differently where others follow.*train the last turn alone, take a template that marks"
+    with pytest.raises(DataError, match=says):
+        trained_of(tmp_path, row, FORGETS)
+    assert trained_of(tmp_path, row, FORGETS, train_on="last") == f"<think>whytwo</think>two{end}"
+    with pytest.raises(DataError, match="message 1: the chat template of the model leaves '<think>' of assistant out"):
+        trained_of(tmp_path, row, "deepseekv3")
 
 
 # ---- losses

@@ -83,10 +83,12 @@ class TrlEncoder:
             ids, is_trained = self._masked(row)
             weights = is_trained.astype(np.float64)
             chat = [message for message, _ in self.turns(row)]
-            has_rules = set(self.rules) - set(OF_TEMPLATES) or (self.rules and "</think>" in (self.text(row) or ""))
-            if has_rules or any(map(_has_weights, chat)):
+            if set(self.rules) - set(OF_TEMPLATES) or any(map(_has_weights, chat)):
                 text = self._placed(row, chat, ids)
-                weights *= self._factors_of_messages(text, chat)
+                weights = self.apply_rules(text, is_trained, weights * self._factors_of_messages(text, chat))
+            elif chat and self.rules and "</think>" in (self.text(row) or ""):
+                # where a template is not TRL's, it drops thoughts itself, and turns may have no place
+                text = self._placed(row, chat, ids, has_turns=isinstance(self._chat_template, str))
                 weights = self.apply_rules(text, is_trained, weights)
         return ids, weights * as_weight(row.get("weight"), "weight")
 
@@ -242,10 +244,12 @@ class TrlEncoder:
 
     # ---- where things stand in the text
 
-    def _placed(self, row: Row, chat: Sequence[Any], ids: list[int]) -> RowText:
+    def _placed(self, row: Row, chat: Sequence[Any], ids: list[int], *, has_turns: bool = True) -> RowText:
         """Return the text of a row, where its tokens end in it, and its turns."""
         text = self.text(row) or ""
         ends = token_ends(self.tokenizer, text, ids, add_special_tokens=not chat)
+        if not has_turns:
+            return RowText(text, ends, [Turn("assistant", 0, len(text))], text)
         if chat:
             borders = [self._border(chat, place, row, text) for place in range(len(chat) + 1)]
             turns = zip(chat, borders[:-1], borders[1:], strict=True)
