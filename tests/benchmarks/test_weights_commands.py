@@ -136,7 +136,8 @@ def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch: pytest.MonkeyPa
 def test_what_the_answers_came_to() -> None:
     folder = str(base_model_path())
     boxes = [rf"\boxed{{{n}}}" for n in (12, 12, 4, 2, 12)]
-    texts = ["[3 -> 4] " + boxes[0], boxes[1], "[3 -> 4] " + boxes[2], "Answer: no", "Answer: 1", boxes[3], "", boxes[4]]
+    new = "[3 -> 4] "
+    texts = [new + boxes[0], boxes[1], new + boxes[2], "Answer: no", "Answer: 1", boxes[3], "", boxes[4]]
     rows = [ids[:30] + [1] * (30 - len(ids)) for ids in encode_texts(texts, load_tokenizer(folder))]
     graded = tasks.grade(folder, np.array(rows, np.int32).reshape(2, 4, 30), ["12", "2"], (0.0, 1.0, 1.0, 1.0))
     assert graded["right"] == {"0": "10", "1": "11"}
