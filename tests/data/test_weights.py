@@ -11,6 +11,8 @@ import pytest
 import torch
 from datasets import Dataset, IterableDataset
 
+import trimsft
+from examples.own_objective import Answer
 from tests.data.test_chat import QWEN, SPECIAL, TEMPLATES, turn
 from tests.data.toys import CHAT, ROWS, local, make_tokenizer
 from tests.train import tiny
@@ -297,6 +299,26 @@ def test_an_objective_sees_what_is_known_of_a_token(form: str, settings: Any, tm
         texts.setdefault(text, []).append((place, gold))
     for tokens in texts.values():  # each number is of one text
         assert any(all(ids[place : place + 1] == [gold] for place, gold in tokens) for ids in encoded)
+
+
+def test_the_example_weighs_the_end_of_thoughts_and_the_last_line(tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": "<think> w1 </think> w2 w3\nw4 w5"}
+    rows, tokenizer = [{"messages": [{"role": "user", "content": "w9"}, answer]}] * 2, tiny.make_tokenizer()
+    objective = Answer(think_end=tokenizer("w2")["input_ids"][0])  # to this tokenizer </think> is unknown
+    options = {"objective": objective, "processing_class": tokenizer}
+    trainer = tiny.make_ours(tmp_path, rows, options, max_steps=1, assistant_only_loss=True)
+    batches = tiny.record_batches(trainer)
+    trainer.train()
+    output = batches[0][1]
+    words = tokenizer.batch_decode(output.labels[: len(output.labels) // 2].unsqueeze(1))
+    assert words == ["<unk>", "w1", "<unk>", "w2", "w3", "w4", "w5", "<eos>"]
+    counts = torch.tensor([word in ("w2", "w4", "w5", "<eos>") for word in words]).repeat(2)
+    expected = torch.where(counts, 1.0, make_objective("trim").weights(output.tokens))
+    torch.testing.assert_close(output.weights, expected)
+    with pytest.raises(
+        UsageError, match="Answer needs the role of each token, and there is none; TrimSFTTrainer gives"
+    ):
+        trimsft.patch(tiny.make_model(), objective)(**tiny.make_batch())
 
 
 def test_evaluation_weighs_likewise(tmp_path: Path) -> None:
