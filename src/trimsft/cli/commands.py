@@ -389,7 +389,7 @@ def export(settings: ExportSettings) -> Output:
         f"  vllm serve {exported.folder}",
         f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
     ]
-    return Output(exported.as_dict(), lines=lines)
+    return Output(vars(exported), lines=lines)
 
 
 Shipped = Annotated[

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from trimsft.errors import FAILED, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
+from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
 
 if TYPE_CHECKING:
     from typing import Self
@@ -79,7 +79,8 @@ def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: 
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""
+        word = SIGNALS[getattr(error, "number", signal.SIGINT)]
+        return str(error) or word + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if not isinstance(error, RuntimeError):
