@@ -315,9 +315,7 @@ def test_the_example_weighs_the_end_of_thoughts_and_the_last_line(tmp_path: Path
     counts = torch.tensor([word in ("w2", "w4", "w5", "<eos>") for word in words]).repeat(2)
     expected = torch.where(counts, 1.0, make_objective("trim").weights(output.tokens))
     torch.testing.assert_close(output.weights, expected)
-    with pytest.raises(
-        UsageError, match="Answer needs the role of each token, and there is none; TrimSFTTrainer gives"
-    ):
+    with pytest.raises(UsageError, match="Answer needs the role of each token, and there is none; Trim"):
         trimsft.patch(tiny.make_model(), objective)(**tiny.make_batch())
 
 
