@@ -26,7 +26,7 @@ PYTHON = {
     "data": Room(2153, 1900),
     "train": Room(3151, 2500),
     "evaluate": Room(3751, 2900),
-    "grading": Room(2822, 2400),
+    "grading": Room(2688, 2400),
     "tokens": Room(1471, 1300),
     "audit": Room(426, 400),
     "report": Room(2539, 2400),
