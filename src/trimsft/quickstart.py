@@ -28,7 +28,7 @@ from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
 from trimsft.lab import TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
-from trimsft.runs import RunDirectory, RunLock, write_whole
+from trimsft.runs import RunDirectory, locked, write_whole
 from trimsft.runs.files import refuse_links
 from trimsft.study.cell import BASE, Cell, check_objectives, method_name
 from trimsft.study.folder import PATIENCE, StudyFolder
@@ -110,7 +110,7 @@ class QuickstartFolder(StudyFolder):
         """Record the settings, and make what all methods train on and held-out rows of the same kind."""
         settings = self.settings
         refuse_links(*self.out.glob("*"))
-        with RunLock(self.out / ".settling", patience=PATIENCE):
+        with locked(self.out / ".settling", patience=PATIENCE):
             RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
             trained = FineTuning(rows=settings.rows, seed=settings.seed)
             held_out = FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)

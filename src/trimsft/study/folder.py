@@ -21,7 +21,7 @@ from typing import Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_path
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import hide_secrets
@@ -47,7 +47,7 @@ class StudyFolder:
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""
         refuse_links(*self.out.glob("*"))
-        with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
+        with locked(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
             record, harmless = scale.as_dict(), list(HARMLESS)
             if before := RunDirectory(self.out).read_config():
                 models = Scale.from_dict(before, where=str(self.out)).as_dict()["models"]

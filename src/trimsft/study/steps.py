@@ -30,7 +30,7 @@ from trimsft import lab
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import checked, parse_yaml
 from trimsft.shipped import find_recipe
@@ -84,7 +84,7 @@ class Job:
     def run(self, cell: Cell) -> dict[str, float]:
         """Do what is missing; return seconds by step. Raises `RunInUse` where another process works on the cell."""
         steps, seconds = {"train": self.train, "evaluate": self.evaluate, "tokens": self.measure}, {}
-        with RunLock(self.folder.claim(cell)):
+        with locked(self.folder.claim(cell)):
             for step in self.missing(cell)[: 1 if self.one_process_a_step else None]:
                 began = time.monotonic()
                 steps[step](cell)
