@@ -35,7 +35,7 @@ PYTHON = {
     "runs": Room(2580, 1700),  # with the files at the top of the package
     "cli": Room(1179, 800),
     "integrations": Room(0, 300),
-    "tests": Room(21857, 16_000),
+    "tests": Room(21856, 16_000),
     "tools and benchmarks": Room(5355, 6_000),
 }
 """Lines of Python."""
