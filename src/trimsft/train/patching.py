@@ -149,7 +149,7 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
     A trainer that computes another loss, for instance from logits, would train without the objective and say nothing:
     so the first update is refused if no gradient has come back through the weighted loss.
 
-    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/coming_from.md.
 
     Args:
         objective: the weight of each token, or its name.
