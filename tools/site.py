@@ -62,7 +62,9 @@ def options() -> str:
 
     def of_command(command: Any) -> list[str]:
         shown = [one for one in command.params if one.name not in ("help", "help_all", "as_json", "quiet")]
-        names = ["/".join(one.opts + one.secondary_opts) if one.opts[0].startswith("-") else one.metavar for one in shown]
+        names = [
+            "/".join(one.opts + one.secondary_opts) if one.opts[0].startswith("-") else one.metavar for one in shown
+        ]
         return [row(name, one.default, one.help or "") for name, one in zip(names, shown, strict=True)]
 
     tables: dict[str, list[str]] = {}

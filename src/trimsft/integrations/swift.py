@@ -1,8 +1,8 @@
 """ms-swift's fine-tuning with an objective of trimsft: what `swift sft` takes, and the option or key `trimsft`.
 
-    python -m trimsft.integrations.swift settings.yaml
-    python -m trimsft.integrations.swift --trimsft dft --model MODEL --dataset train.jsonl
-    torchrun --nproc_per_node 2 -m trimsft.integrations.swift settings.yaml
+python -m trimsft.integrations.swift settings.yaml
+python -m trimsft.integrations.swift --trimsft dft --model MODEL --dataset train.jsonl
+torchrun --nproc_per_node 2 -m trimsft.integrations.swift settings.yaml
 """
 
 from __future__ import annotations
