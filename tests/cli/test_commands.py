@@ -109,11 +109,10 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
 
 SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
 EVENTS = (
-    Event(SFT, "waiting"),
     Event(SFT, "running", "training", 0, 50),
     Event(SFT, "running", "training", 3, 50),
     Event(SFT, "running", "evaluating lab-easy", 3, 9),
-    Event(SFT, "retrying", "no [such] file"),
+    Event(SFT, "failed", "no [such] file"),
     Event(SFT, "done"),
     Event(DFT, "elsewhere", "process 7 on host since noon"),
     Event(DFT, "done", "elsewhere"),
@@ -127,7 +126,7 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.splitlines() == [
         "trimsft: sft: training 0 of 50",
         "trimsft: sft: evaluating lab-easy 3 of 9",
-        "trimsft: sft: retrying, no [such] file",
+        "trimsft: sft: failed, no [such] file",
         "trimsft: sft: done, average@8 62.3",
         "trimsft: dft: elsewhere, process 7 on host since noon",
         "trimsft: dft: done, elsewhere",
