@@ -110,9 +110,9 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
         benchmarks: names or .jsonl files; one or several.
         options: fields of `trimsft.evaluate.EvalSettings`, such as samples=4, max_tokens=512.
     """
-    from trimsft.evaluate.run import evaluate_model
+    from trimsft.evaluate.run import evaluate
 
-    return evaluate_model(model, _texts("benchmarks", benchmarks), **options)
+    return evaluate(EvalSettings(model=str(model), benchmarks=_texts("benchmarks", benchmarks), **options))
 
 
 @_takes(TokenSettings)
