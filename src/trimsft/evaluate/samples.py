@@ -14,6 +14,7 @@ with record.lock():
     record.append(Sample(...))
 """
 
+import contextlib
 import json
 import reprlib
 import sys
@@ -25,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
-from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, write_whole
+from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 MAY_GROW = ("samples", "greedy", "temperatures", "temperature_samples")
@@ -110,11 +111,12 @@ class SampleRecord:
         self._samples = JsonLines(self.samples_path)
         self._known: set[Key] | None = None
 
-    def lock(self) -> RunLock:
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
-        lock = RunDirectory(self.folder).lock()
-        self._known = None  # until now another process may have written
-        return lock
+        with RunDirectory(self.folder).lock():
+            self._known = None  # until now another process may have written
+            yield
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
         """Write protocol and problems the first time; later let them grow, and refuse whatever else differs."""
