@@ -56,8 +56,9 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
     link.parent.mkdir(parents=True)
     target.write_text("kept")
     link.symlink_to(target)
-    with pytest.raises(RunError, match=f"^{link}: is a link, which is not written through"):
-        SampleRecord(tmp_path / "run/eval/mine").lock()
+    match = f"^{link}: is a link, which is not written through"
+    with pytest.raises(RunError, match=match), SampleRecord(tmp_path / "run/eval/mine").lock():
+        pass
     assert target.read_text() == "kept"
 
 

@@ -166,7 +166,7 @@ def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int
     ("answer", "says"),
     [
         (b"not json", "an answer that cannot be read"),
-        (b"[" * 100_000, "an answer that cannot be read (nested too deeply)"),
+        (b"[" * 100_000, "an answer that cannot be read (maximum recursion depth exceeded"),
         ({"choices": [None], "usage": {"completion_tokens": 1}}, "an answer that cannot be read"),
         (said("x") | {"choices": said("x")["choices"] * 2}, "an answer that cannot be read (too many values"),
         (said(["x"]), "an answer that cannot be read"),
