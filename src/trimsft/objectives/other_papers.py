@@ -1,4 +1,11 @@
-"""Other objectives of the form sum_t sg(w_t) * nll_t, which need no reference model; see docs/objectives.md."""
+"""Other objectives of the form sum_t sg(w_t) * nll_t, which need no reference model; see docs/objectives.md.
+
+>>> import torch
+>>> nll = -torch.tensor([0.25, 0.81]).log()
+>>> tokens = TokenStats(nll, gap=nll, gold_logit=nll, competitor=nll.long(), entropy=torch.tensor([1.3863, 0.2107]))
+>>> TALR(temperature=2).weights(tokens), IDFT().weights(tokens)  # H = nll in both: to IDFT they are as expected
+(tensor([0.5000, 0.9000]), tensor([0.2500, 0.8100]))
+"""
 
 from __future__ import annotations
 
