@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -210,15 +209,17 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
-    kind: Any = type(self)
-    place = _place_of_labels(kind)
-    if len(args) > place and args[place] is not None and hasattr(self, "trimsft_head"):
-        problem = "a patched model takes them by name, labels=..., not by their position"
+    if len(args) > 5 and hasattr(self, "trimsft_head"):  # the sixth or a later one is called labels
+        problem = "a patched model takes five arguments by position at most, and labels by name"
         raise WrongArgument(problem, field="labels")
     about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
     settings: FusedHead | None = getattr(self, "trimsft_head", None)
-    # TRL's own fused head, below this one, is asked for by name
-    if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
+    if settings is not None and kwargs.get("fused_lm_head"):
+        problem = "SFTTrainer of TRL computes its own loss, and would pass over the objective"
+        raise UsageError(
+            problem, field="model", hint="use TrimSFTTrainer, or a Trainer that asks the model for its loss"
+        )
+    if settings is None or (labels is None and shift_labels is None):
         return original(*args, **kwargs, **{name: value for name, value in about_loss.items() if value is not None})
     if kwargs.pop("logits_to_keep", 0):
         raise UsageError("a patched model makes no logits when it is given labels", field="logits_to_keep")
@@ -272,13 +273,6 @@ def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
 def _uncompiled(module: Any) -> Any:
     """Return the module itself, where `torch.compile` has wrapped it."""
     return getattr(module, "_orig_mod", module)
-
-
-@functools.cache
-def _place_of_labels(kind: Any) -> int:
-    """Return where labels stand among the arguments of a call; far behind them if they have a name only."""
-    names = list(inspect.signature(kind.forward).parameters)[1:]
-    return names.index("labels") if "labels" in names else sys.maxsize
 
 
 @dataclass(eq=False)
