@@ -60,7 +60,7 @@ _METADATA = {
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     """TRL's trainer with checkpoints that are whole or absent, and loaded whole or not at all."""
 
-    _saving = False  # while true, the folder of the run is `_saving/`, and nothing is pushed
+    _saving = False  # while true, the folder of the run is `_saving/`
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
@@ -125,8 +125,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         return os.path.join(folder, STAGING) if self._saving else folder
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if not self._saving:
-            super()._push_from_checkpoint(checkpoint_folder)
+        """Leave checkpoints here; a model is pushed when it is finished."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save as Trainer does, without its settings, a pickle that holds tokens of the hub, which nothing reads."""
@@ -145,20 +144,18 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             finally:
                 self._saving = False
             # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
-            best = folder / f"checkpoint-{state.best_global_step}"
-            if best == final or best.is_dir():
-                state.best_model_checkpoint = str(best)
+            chosen = folder / f"checkpoint-{state.best_global_step}"
+            if chosen == final or chosen.is_dir():
+                state.best_model_checkpoint = str(chosen)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
                 state.save_to_json(str(staged / "trainer_state.json"))
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            _rotate(folder, self.args.save_total_limit or 0, {final, best})
+            _rotate(folder, self.args.save_total_limit or 0, {final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
-        if self.args.push_to_hub:
-            self._push_from_checkpoint(str(final))
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:

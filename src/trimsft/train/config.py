@@ -219,13 +219,14 @@ class Parser(TrlParser):  # type: ignore[misc]
         raise UsageError(message)
 
     def check_names(self, names: Iterable[str], *, where: str = "") -> None:
-        """Refuse fields that do not exist, and name the nearest one; options are compared with their dashes."""
+        """Refuse fields that do not exist, and name the nearest one; those of a command line have their dashes."""
+        known = [option.removeprefix("--") for option in self._option_string_actions]
         for name in map(str, names):
-            option = f"--{name.removeprefix('--')}"
-            if option not in self._option_string_actions:
-                near = difflib.get_close_matches(option, self._option_string_actions, n=1)
-                guess = near[0] if name == option else near[0].removeprefix("--") if near else ""
-                hint = f"did you mean {guess}?" if guess else "trimsft train --help-all lists every field"
+            bare = name.removeprefix("--")
+            if bare not in known:
+                near = difflib.get_close_matches(bare, known, n=1)
+                dashes = name[: len(name) - len(bare)]
+                hint = f"did you mean {dashes}{near[0]}?" if near else "trimsft train --help-all lists every field"
                 raise UsageError(f"no such field{where}", field=name, hint=hint)
 
 
@@ -276,8 +277,10 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
     path = find_recipe(name, field="config")
-    with refusing("config"):
+    try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="config") from error
     environment = fields.pop("env", {}) if isinstance(fields, dict) else None
     if not isinstance(environment, dict):
         problem = f"{name!r} must hold fields and values, such as objective: trim, and its env names and values"
@@ -309,12 +312,9 @@ def load_tokenizer(settings: Settings) -> Any:
         if args.eos_token not in tokenizer.get_vocab():
             raise UsageError("is not in the tokenizer's vocabulary", field="eos_token", value=args.eos_token)
         tokenizer.eos_token = args.eos_token
-    template = args.chat_template_path
-    if template is not None:
-        if not template.endswith((".jinja", ".j2")):
-            raise UsageError("must be a .jinja or .j2 file here", field="chat_template_path", value=template)
-        with refusing("chat_template_path"):
-            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+    if args.chat_template_path is not None:
+        with refusing():
+            tokenizer.chat_template = Path(args.chat_template_path).read_text(encoding="utf-8")
     return tokenizer
 
 
@@ -330,11 +330,10 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def refusing(field: str | None = None, *, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`.
 
     Args:
-        field: the setting to blame, where it is known.
         is_over: returns whether the settings have proved their worth, so that an error is something else.
     """
     try:
@@ -343,4 +342,4 @@ def refusing(field: str | None = None, *, is_over: Callable[[], bool] = lambda: 
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
             raise
-        raise UsageError(one_line(error), field=field) from error
+        raise UsageError(one_line(error)) from error

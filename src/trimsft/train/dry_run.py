@@ -108,13 +108,15 @@ def plan_run(settings: Settings, gpus: str) -> DryRun:
     tokens = sum(lengths) * epochs  # prompts included, padding not
     gib, hours = peak_gib(plan, device), training_hours(plan, device, tokens) / count
     parameters, trained = plan.shape.parameters, plan.shape.trained
+    download = describe_download(str(settings.model.model_name_or_path))
     part = "" if trained == parameters else f", {trained / 1e6:,.1f} M of them trained"
     return DryRun(
-        {"gpus": gpus, "parameters": parameters, "trained": trained, "gib": gib, "tokens": tokens, "hours": hours},
+        {"gpus": gpus, "parameters": parameters, "trained": trained, "gib": gib, "tokens": tokens, "hours": hours}
+        | {"downloads": [download]},
         [
             f"{parameters / 1e6:,.0f} M parameters{part}, {tokens / 1e6:,.2f} M tokens",
             f"on {gpus}: about {gib:,.3g} GiB of each, {hours:,.2g} h at {UTILISATION:.0%} of the peak",
-            describe_download(str(settings.model.model_name_or_path)),
+            download,
         ],
     )
 

@@ -10,7 +10,7 @@ import gc
 import logging
 import shutil
 import traceback
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
 from transformers import TrainerCallback, set_seed
-from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
@@ -161,10 +160,10 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
     """Take the run directory for as long as it is worked in; return whether the run is finished already."""
-    places = (run.train_dir, run.path / ".lock", run.path, *run.path.parents)
-    made = [path for path in places if not path.exists()]
+    is_new = not run.path.exists()
     held.enter_context(run.lock())
-    held.callback(_leave_no_trace, run, made)
+    # where nothing was trained nothing is left, not even the lock, which is still held
+    held.callback(lambda: is_new and not run.config_path.exists() and shutil.rmtree(run.path))
     if any(run.train_dir.glob("checkpoint-*")):
         stopping.resume_hint = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
     if not run.config_path.exists():
@@ -175,13 +174,6 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
         return False
     stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
-
-
-def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
-    """Where nothing was trained, remove the lock, which is still held, and empty folders, if they were not there."""
-    for path in [] if run.config_path.exists() else made:
-        with suppress(OSError):  # what holds something else stays
-            path.unlink() if path.name == ".lock" else path.rmdir()
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
@@ -214,8 +206,6 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
     args.hub_model_id = args.hub_model_id or run.path.resolve().name
-    if "hub_strategy" not in settings.overrides:
-        args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
     disable_progress_bar()  # those of transformers for loading and saving, between our lines
     with refusing():

@@ -139,12 +139,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
         """The objective by which the tokens are weighed."""
         return self.fused_head.objective
 
-    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        """With `torch_compile`, compile layer by layer: those of one kind share a graph, the head stays outside."""
-        arguments: dict[str, Any] = super()._build_accelerator_args(**kwargs)
-        arguments["dynamo_plugin"].use_regional_compilation = True
-        return arguments
-
     # the data ---------------------------------------------------------------------------------------------------
 
     def _prepare_dataset(
