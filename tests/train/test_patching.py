@@ -318,7 +318,7 @@ def test_a_head_that_is_no_plain_product_is_refused(dtype) -> None:
 def test_labels_by_position_are_refused() -> None:
     model, batch = patched()
     before = (batch["input_ids"], batch["attention_mask"], None, None, None)
-    with pytest.raises(TypeError, match="labels: a patched model takes them by name"):
+    with pytest.raises(TypeError, match="labels: a patched model takes five arguments by position at most"):
         model(*before, batch["labels"])
     assert torch.equal(model(*before, labels=batch["labels"]).loss, model(**batch).loss)
     assert unpatch(model)(*before, batch["labels"]).loss > 0
