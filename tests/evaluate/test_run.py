@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.processes import finish, start, wait_for
-from trimsft.errors import RunError, Stopped, UsageError
+from trimsft.errors import Interrupted, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
 from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.scores import load_run
@@ -110,7 +110,7 @@ def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..
         assert (taught in notes) == is_other
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Interrupted])
 def test_interrupted_it_keeps_what_is_done(interruption: type[BaseException], run_eval: Any, tmp_path: Path) -> None:
     def interrupted(request: Request) -> str:
         if len(engine.requests) == 10:

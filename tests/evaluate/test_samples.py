@@ -56,8 +56,9 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
     link.parent.mkdir(parents=True)
     target.mkdir() if place in ("eval", "eval/mine") else target.write_text("kept")
     link.symlink_to(target)
-    with pytest.raises(RunError, match="is a link, which is not written through") as refused:
-        SampleRecord(tmp_path / "run/eval/mine").lock()
+    match = "is a link, which is not written through"
+    with pytest.raises(RunError, match=match) as refused, SampleRecord(tmp_path / "run/eval/mine").lock():
+        pass
     assert str(refused.value).startswith(f"{link}: ")
     assert target.read_text() == "kept" if target.is_file() else not any(target.iterdir())
 

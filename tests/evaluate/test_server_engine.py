@@ -207,7 +207,7 @@ def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
     ("answer", "says"),
     [
         ("not json", "an answer that cannot be read"),
-        ("[" * 100_000, "an answer that cannot be read (nested too deeply)"),
+        ("[" * 100_000, "an answer that cannot be read (maximum recursion depth exceeded"),
         ('{"choices": ' + "9" * 10_000 + "}", "an answer that cannot be read"),
         (b"\xff\xfe{", "an answer that cannot be read"),
         (b"\x1f\x8b and no more of gzip", "DecodingError: it is encoded ('gzip'), which was not asked for"),

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from trimsft.errors import TrimSFTError
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import ModelAt, Scale
@@ -31,7 +31,7 @@ class StubJob(Job):
     """A cell that is done has scores; each attempt leaves a mark."""
 
     def run(self, cell: Cell) -> dict[str, float]:
-        with RunLock(self.folder.claim(cell)):
+        with locked(self.folder.claim(cell)):
             run = self.folder.run(cell)
             tries = [*run.glob("attempt-*")]
             (run / f"attempt-{len(tries)}").touch()

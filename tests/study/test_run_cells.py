@@ -1,5 +1,6 @@
 """Cells side by side: none is repeated, one that fails is tried again and costs no other, and folders are shared."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.study.stub import SCALE, SCORES, cells, finish, job_of
 from trimsft.errors import RunError, UsageError
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.study import run
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
@@ -89,7 +90,9 @@ def test_a_study_grows_by_seeds_and_models(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("stubs")
 def test_cells_of_others_are_left_to_them_and_taken_over(tmp_path: Path) -> None:
     finished, dropped, ours = cells("good", seeds=3)
-    locks = {cell: RunLock(StudyFolder(tmp_path).claim(cell)) for cell in (finished, dropped)}
+    locks = contextlib.ExitStack()
+    for cell in (finished, dropped):
+        locks.enter_context(locked(StudyFolder(tmp_path).claim(cell)))
     seen: list[tuple[Cell, str, str]] = []
 
     def follow(event: Event) -> None:
@@ -98,8 +101,7 @@ def test_cells_of_others_are_left_to_them_and_taken_over(tmp_path: Path) -> None
             states = {state.cell: state for state in read_status(tmp_path)}
             assert states[dropped].state == "running" and states[dropped].note.startswith("training, process ")
             finish(job_of(tmp_path), finished)
-            for lock in locks.values():
-                lock.release()
+            locks.close()
 
     outcome = run_cells([finished, dropped, ours], SCALE, tmp_path, workers=1, on_event=follow)
     assert set(outcome.done) == {finished, dropped, ours} and set(outcome.seconds) == {dropped, ours}

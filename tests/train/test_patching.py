@@ -20,27 +20,23 @@ from transformers import (
     TrainingArguments,
 )
 from transformers.modeling_outputs import CausalLMOutputWithPast
-from trl import SFTTrainer
 
 from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
     LOSS_ERROR,
     OBJECTIVES,
-    TEXTS,
     KeepsGradients,
     assert_same_gradients,
     gradients_of,
     make_batch,
     make_config,
     make_model,
-    make_trainer,
     plain_loss,
     plain_step,
     unpatched,
 )
 from trimsft import DFT, SFT, AutoTrim, TrimSFT
-from trimsft.errors import UsageError
 from trimsft.train import TrimCallback, TrimOutput, patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -205,13 +201,6 @@ def test_a_patched_model_can_be_copied() -> None:
 
 
 # in a loop that knows nothing of trimsft ----------------------------------------------------------------------------
-
-
-def test_trls_own_trainer_may_not_pass_over_the_objective(tmp_path) -> None:
-    """It asks for its own head by name, whatever the model makes of labels."""
-    trainer = make_trainer(SFTTrainer, make_model(), tmp_path, TEXTS, {"callbacks": [TrimCallback("dft")]})
-    with pytest.raises(UsageError, match="computes its own loss, and would pass over the objective; use TrimSFTT"):
-        trainer.train()
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")

@@ -388,7 +388,7 @@ def export(settings: ExportSettings) -> Output:
         f"  vllm serve {exported.folder}",
         f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
     ]
-    return Output(exported.as_dict(), lines=lines)
+    return Output(vars(exported), lines=lines)
 
 
 Shipped = Annotated[
@@ -413,7 +413,7 @@ def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag =
     """
     with ending({"names": "NAME", "out": "--out"}.__getitem__):
         if names:
-            copies = [str(path) for path in copy_shipped([] if "all" in names else names, out)]
+            copies = [str(path) for path in copy_shipped(names, out)]
             output = Output(copies, lines=[f"Wrote {path}" for path in copies])
         else:
             listed = {name: title_of(path) for name, path in list_shipped().items()}

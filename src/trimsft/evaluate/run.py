@@ -6,7 +6,7 @@ evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,7 +52,7 @@ class Evaluated(Tabular):
         return [Table("", ("benchmark", "problems", *metrics), tuple(rows))]
 
 
-def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **options: Any) -> Evaluated:
+def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str | Path], **options: Any) -> Evaluated:
     """Sample, grade and score a model; what is recorded already is not generated again.
 
     Args:
@@ -60,9 +60,7 @@ def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **
         benchmarks: names or .jsonl files; one or several.
         options: fields of `EvalSettings`, such as samples=4, max_tokens=512.
     """
-    names: Any = (str(benchmarks),) if isinstance(benchmarks, str | Path) else benchmarks
-    names = tuple(names) if isinstance(names, Iterable) else names  # what is no list is refused with the settings
-    return evaluate(EvalSettings(model=str(model), benchmarks=names, **options))
+    return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
 
 
 def evaluate(

@@ -14,6 +14,7 @@ with record.lock():
     record.append(Sample(...))
 """
 
+import contextlib
 import json
 import reprlib
 import sys
@@ -25,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
-from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, refuse_links, write_whole
+from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, refuse_links, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
@@ -118,14 +119,15 @@ class SampleRecord:
         self._samples = JsonLines(self.samples_path)
         self._known: set[Key] | None = None
 
-    def lock(self) -> RunLock:
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
         refuse_links(self.folder)
         if self.folder.parent.is_symlink():  # eval/ itself; what else is in it is not written
             refuse_links(self.folder.parent)
-        lock = RunDirectory(self.folder).lock()
-        self._known = None  # until now another process may have written
-        return lock
+        with RunDirectory(self.folder).lock():
+            self._known = None  # until now another process may have written
+            yield
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
         """Write protocol and problems the first time; later let them grow, and refuse whatever else differs."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_path
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import hide_secrets
@@ -47,7 +47,7 @@ class StudyFolder:
     def settle(self, scale: Scale) -> None:
         """Write down the scale, or refuse one that differs; models may be added, the latest benchmarks are shown."""
         refuse_links(*self.out.glob("*"))
-        with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
+        with locked(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
             self._settle(scale)
 
     def _settle(self, scale: Scale) -> None:
@@ -80,7 +80,7 @@ class StudyFolder:
 
     def remember(self, cells: Sequence[Cell], needs: Collection[str]) -> None:
         """Note which cells are requested, for tables and `trimsft study status`."""
-        with RunLock(self.out / ".settling", patience=PATIENCE):
+        with locked(self.out / ".settling", patience=PATIENCE):
             before = self.requested()
             after = before | {cell: before.get(cell, set()) | set(needs) for cell in cells}
             records = [cell.as_dict() | {"needs": sorted(of_cell)} for cell, of_cell in after.items()]

@@ -33,7 +33,7 @@ from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_lin
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.options import unknown_name
-from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs import RunDirectory, locked
 from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import checked, parse_yaml
 from trimsft.shipped import find_recipe
@@ -89,7 +89,7 @@ class Job:
     def run(self, cell: Cell) -> dict[str, float]:
         """Do what is missing; return seconds by step. Raises `RunInUse` where another process works on the cell."""
         seconds = {}
-        with RunLock(self.folder.claim(cell)):
+        with locked(self.folder.claim(cell)):
             for step in self.missing(cell)[: 1 if self.one_process_a_step else None]:
                 began = time.monotonic()
                 if step == "train":

@@ -31,7 +31,7 @@ from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.head.loss import BACKENDS
-from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective
+from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -166,7 +166,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     def make_objective(self) -> Objective:
         """Return the objective of these settings; a setting that it does not have must stand at its default."""
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
-        return make_objective(self.objective, **given, **(self.objective_parameters or {}))
+        more: Any = self.objective_parameters or {}
+        return make_objective(self.objective, **given, **more)
 
 
 def has_half_precision() -> bool:
@@ -323,7 +324,8 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
     args = settings.args
     masks = {"assistant_only_loss": args.assistant_only_loss, "completion_only_loss": args.completion_only_loss}
     evaluates = args.eval_strategy != "no" or args.eval_on_start
-    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates, **masks)
+    with_roles = "role" in needs_of(args.make_objective())
+    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates, with_roles=with_roles, **masks)
     if "labels" in train.column_names:  # which say what is trained; TRL would look for messages
         args.assistant_only_loss = False
     return train, test

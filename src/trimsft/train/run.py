@@ -81,7 +81,7 @@ def train(settings: Settings) -> TrainResult:
         UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
             A directory that was not there is not there afterwards.
         WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
-        KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
+        Interrupted: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
     # the last reference to the group: Python gives the GIL away to destroy it, where DDP would keep it and wait for
@@ -163,7 +163,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     is_new = not run.path.exists()
     held.enter_context(run.lock())
     # where nothing was trained nothing is left, not even the lock, which is still held
-    held.callback(lambda: is_new and not run.config_path.exists() and shutil.rmtree(run.path))
+    held.callback(lambda: shutil.rmtree(run.path) if is_new and not run.config_path.exists() else None)
     if any(run.train_dir.glob("checkpoint-*")):
         stopping.resume_hint = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
     if not run.config_path.exists():
