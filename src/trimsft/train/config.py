@@ -253,6 +253,9 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     with refusing():
         parser.set_defaults_with_config(**recipe | own)
         raw = dict(vars(parser.parse_args([])))
+    for name in ALSO.values():  # YAML and Python may hold anything
+        if not isinstance(raw[name], str | None):
+            raise UsageError("must be text", field=name, value=raw[name])
     raw["dataset_name"] = raw["dataset_name"] or ""
     if "bf16" not in own and not has_half_precision():
         if raw["bf16"]:
