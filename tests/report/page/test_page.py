@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.report.page.pages import (
     HIDDEN,
@@ -155,16 +153,11 @@ def test_what_was_run_and_what_is_not_all_there(tmp_path) -> None:
 # ---- tokens
 
 
-@given(st.lists(st.floats(0, 64, width=32), min_size=1, max_size=20))
-def test_packed_numbers_come_back(values) -> None:
-    given = np.array(values, dtype=np.float32)
-    for root in (False, True):
-        made = packed(given, root=root)
-        near = np.sqrt if root else np.asarray
-        assert np.abs(near(unpack(made)) - near(given)).max() <= 0.501 * made["step"] + 1e-6
-    whole = given.astype(np.int64) * 65_537
-    assert unpack(packed(whole)).tolist() == whole.tolist()
-    assert np.isfinite(unpack(packed(np.array([np.nan, np.inf, -np.inf])))).all()
+def test_packed_numbers_come_back() -> None:
+    values = np.random.default_rng(0).normal(0, 30, 500).astype(np.float32)
+    np.testing.assert_allclose(unpack(packed(values)), values, rtol=2.0**-12)
+    assert unpack(packed(np.arange(0, 2**24, 997))).tolist() == list(range(0, 2**24, 997))
+    assert unpack(packed(np.array([np.nan, np.inf]))).tolist() == [0, pytest.approx(1e6, rel=2.0**-12)]
 
 
 def test_gradient_of_the_page_is_that_of_the_table(page, three) -> None:

@@ -56,7 +56,7 @@ def write_report(
     tokens, scores, answers = token_parts(read, parameters, objectives), score_parts(read), answer_parts(read)
     parts = {"audits": details.audit_parts(read), "sweep": details.sweep_parts(sweep)}
     charts = {
-        "temperatures": scores["temperatures"],
+        "temperatures": details.temperature_charts(scores["rows"]),
         "gaps": details.gap_charts(read),
         "trainings": details.training_charts(courses),
     }

@@ -63,6 +63,13 @@ def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict
     return charts
 
 
+def temperature_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the chart of right answers over the temperature."""
+    lines = {row["label"]: [[at, round(value, 2)] for at, value, *_ in row["curve"]] for row in rows if row["curve"]}
+    title = "Right answers over the sampling temperature (0: greedy)"
+    return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
+
+
 def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
     """Return what the first training log says of the model in its first and its last steps."""
     for label, course in courses.items():

@@ -17,22 +17,12 @@ const between = (value, low, high) => Math.min(high, Math.max(low, value));
 const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const minus = (text) => String(text).replace("-", "−");
 
-// deflated numbers or JSON: all first (lowest) bytes of the numbers stand before all second ones
+// deflated numbers or JSON
 const inflated = async (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
 };
-const unpack = async ({ low, step, root, bytes, data }) => {
-  const planes = new Uint8Array(await (await inflated(data)).arrayBuffer());
-  const length = planes.length / bytes;
-  const values = step === 1 ? new Uint32Array(length) : new Float32Array(length);
-  for (let i = 0; i < length; i++) {
-    let whole = 0;
-    for (let plane = bytes - 1; plane >= 0; plane--) whole = whole * 256 + planes[plane * length + i];
-    values[i] = root ? (whole * step) ** 2 : low + whole * step;
-  }
-  return values;
-};
+const unpack = async (text) => new Float32Array(await (await inflated(text)).arrayBuffer());
 
 // ---- the address holds what a reader chose, so that a link shows the same
 const chosen = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");

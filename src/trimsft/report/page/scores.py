@@ -11,7 +11,7 @@ from typing import Any
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
-from trimsft.evaluate.scores import best_temperature, temperatures_of
+from trimsft.evaluate.scores import temperatures_of
 from trimsft.intervals import Interval
 from trimsft.report.comparison import content_conflict, other_graders, other_protocol
 from trimsft.report.page.answers import default_pair
@@ -57,8 +57,7 @@ def score_parts(runs: Sequence[Run]) -> dict[str, Any]:
         "reference": reference and visible(reference.label),
         "differences": differences,
         "notes": [visible(note) for note in _notes(scored, runs, benchmarks)],
-        "rows": [*_first_screen(tables), *_at_best(reference, benchmarks)],
-        "temperatures": _over_temperature(scored, benchmarks),
+        "rows": _first_screen(tables, _curves(scored, benchmarks)),
         "drawn": drawn,
     }
 
@@ -75,8 +74,8 @@ def _further(runs: Sequence[Run]) -> list[float]:
     return sorted(set.intersection(*sampled)) if sampled else []
 
 
-def _first_screen(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each run the last column: sampled, greedy, and their arrows."""
+def _first_screen(tables: Sequence[Mapping[str, Any]], curves: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return for each run the last column: sampled, greedy, their arrows, and the curve over the temperature."""
     rows: dict[str, dict[str, Any]] = {}
     for table in tables:
         kind = {"average": "sampled", "greedy": "greedy"}.get(table["metric"].partition("@")[0], "")
@@ -85,34 +84,18 @@ def _first_screen(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             row = rows.setdefault(label, {"label": label, "sampled": None, "greedy": None, "marks": [None, None]})
             row[kind] = interval and [interval.value, interval.low, interval.high]
             row["marks"][kind == "greedy"] = mark
-    return list(rows.values())
+    return [row | {"curve": curves.get(label, [])} for label, row in rows.items()]
 
 
-def _at_best(reference: Run | None, benchmarks: Sequence[str]) -> list[dict[str, Any]]:
-    """Return SFT at its best temperature as a row of its own, where it was sampled at several."""
-    if reference is None or reference.objective != "sft" or not _further([reference]):
-        return []
-    best = best_temperature(list(reference.scores.values()))
-    one = _cells(reference, benchmarks, f"T={best:g}")[-1]
-    row = {
-        "label": visible(f"{reference.label} at T={best:g}"),
-        "best": f"{best:g}",
-        "greedy": None,
-        "marks": [None] * 2,
-    }
-    # the greedy answer stands there anyway
-    return [row | {"sampled": [one.value, one.low, one.high]}] if one and best else []
-
-
-def _over_temperature(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the chart of accuracy over temperature; 0 is the greedy answer."""
-    lines = {}
-    for run in runs if _further(runs) else ():
+def _curves(runs: Sequence[Run], benchmarks: Sequence[str]) -> dict[str, list[list[float]]]:
+    """Return temperature, value and interval of each run where any was sampled at several; 0 is the greedy answer."""
+    if not any(score.at_temperature for run in runs for score in run.scores.values()):
+        return {}
+    curves = {}
+    for run in runs:
         known = {at: _cells(run, benchmarks, f"T={at:g}")[-1] for at in temperatures_of(list(run.scores.values()))}
-        if points := [[at, round(one.value, 2)] for at, one in known.items() if one]:
-            lines[visible(run.label)] = points
-    title = "Right answers over the sampling temperature (0: greedy)"
-    return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
+        curves[visible(run.label)] = [[at, one.value, one.low, one.high] for at, one in known.items() if one]
+    return curves
 
 
 # ---- every run against the reference

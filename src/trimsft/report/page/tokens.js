@@ -58,13 +58,13 @@ const drawOutcome = () => {
   const known = (label) => outcome.rows.find((row) => row.label === label);
   const alone = page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
   const [a, b] = (tokens ? [tokens.base ? tokens.sides[0].run : null, sideOf().run] : alone).map(known);
-  const best = outcome.rows.find((row) => row.best);
+  const best = a?.curve.reduce((most, point) => (point[1] > most[1] ? point : most), [0, -1]) ?? [0]; // SFT where it is best
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
   if (a?.sampled && b?.sampled) {
     parts.push(tokens ? "After training on such data, " : "", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
       b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
-    if (best) parts.push(`${a.label} at its best temperature, ${best.best}, has `, whole(best.sampled), ". ");
+    if (best[0] && best[1] > a.sampled[0]) parts.push(`${a.label} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
   } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
@@ -238,29 +238,60 @@ const commandOf = (side) => {
   return `trimsft train --model_name_or_path ${tokens.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
 };
 
-// ---- scores: dots with intervals, a diamond for greedy
-const MOST_DOTS = 8; // all runs stand in the tab Scores
-const drawDots = () => {
-  const [svg, chosenRun] = [byId("dots"), tokens && sideOf().run];
-  const rows = outcome.rows.filter(({ label, best }, place) => place < MOST_DOTS || best || label === chosenRun);
-  byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
-  const [left, right] = [104, 350];
-  const X = (value) => left + ((right - left) * value) / 100;
+// ---- scores: dots with intervals and a diamond for greedy; over the temperature where that was measured
+const MOST_SCORES = 8; // all runs stand in the tab Scores
+const tick = (x, y, text, anchor = "middle") => draw("text", { x, y, "text-anchor": anchor }, text);
+const shortLabel = (label, most) => (label.length > most ? `${label.slice(0, most - 2)}…` : label);
+const diamond = (x, y) => draw("path", { class: "diamond", d: `M${x - 5},${y}l5,-5l5,5l-5,5Z` });
+const scored = ({ sampled, marks }) => (sampled ? `${Math.round(sampled[0])}${marks[0] ?? ""}` : "");
+const classOf = (label) => (label === (tokens && sideOf().run) ? "chosen" : tokens && label === tokens.sides[0].run ? "first" : "");
+const drawRows = (svg, rows) => {
+  const X = (value) => 104 + 2.46 * value;
   const bottom = 20 * rows.length + 6;
   svg.setAttribute("viewBox", `0 0 400 ${bottom + 20}`);
-  svg.replaceChildren(...[0, 50, 100].flatMap((value) => [
-    draw("line", { x1: X(value), x2: X(value), y1: 4, y2: bottom, class: "grid" }), draw("text", { x: X(value), y: bottom + 16, "text-anchor": "middle" }, `${value}${value === 100 ? " %" : ""}`)]));
-  rows.forEach(({ label, sampled, greedy, marks }, place) => {
+  for (const value of [0, 50, 100]) svg.append(draw("line", { x1: X(value), x2: X(value), y1: 4, y2: bottom, class: "grid" }), tick(X(value), bottom + 16, value === 100 ? "100 %" : value));
+  rows.forEach((row, place) => {
     const y = 14 + 20 * place;
-    const group = draw("g", { class: label === chosenRun ? "chosen" : "" });
-    group.append(draw("text", { x: 0, y: y + 4 }, label.length > 15 ? `${label.slice(0, 13)}…` : label));
-    if (sampled) {
-      group.append(draw("line", { x1: X(sampled[1]), x2: X(sampled[2]), y1: y, y2: y, class: "whisker" }), draw("circle", { cx: X(sampled[0]), cy: y, r: 5 }),
-        draw("text", { x: 400, y: y + 4, "text-anchor": "end" }, `${Math.round(sampled[0])}${marks[0] ?? ""}`));
+    const group = draw("g", { class: classOf(row.label) }, tick(0, y + 4, shortLabel(row.label, 15), "start"), tick(400, y + 4, scored(row), "end"));
+    if (row.sampled) {
+      const [value, low, high] = row.sampled.map(X);
+      group.append(draw("line", { x1: low, x2: high, y1: y, y2: y, class: "whisker" }), draw("circle", { cx: value, cy: y, r: 5 }));
     }
-    if (greedy) group.append(draw("path", { class: "diamond", d: `M${X(greedy[0]) - 5},${y}l5,-5l5,5l-5,5Z` }));
+    if (row.greedy) group.append(diamond(X(row.greedy[0]), y));
     svg.append(group);
   });
+};
+const drawCurves = (svg, rows) => {
+  const points = rows.flatMap(({ curve }) => curve);
+  const [hottest, lowest] = [Math.max(...points.map(([at]) => at)), Math.min(...points.map(([, value]) => value))];
+  const least = 25 * Math.floor(Math.min(lowest, 75) / 25);
+  const [X, Y] = [(at) => 30 + (230 * at) / (hottest || 1), (value) => 134 - (126 * (value - least)) / (100 - least)];
+  svg.setAttribute("viewBox", "0 0 400 170");
+  for (const value of [least, (least + 100) / 2, 100]) svg.append(draw("line", { x1: 22, x2: 268, y1: Y(value), y2: Y(value), class: "grid" }), tick(16, Y(value) + 4, value, "end"));
+  for (const at of new Set(points.map(([at]) => at))) svg.append(tick(X(at), 150, at));
+  svg.append(tick(145, 166, "temperature"));
+  // the labels stand at the ends of their curves, as far apart as letters need
+  const ends = rows.filter(({ curve }) => curve.length).map((row) => ({ row, y: Y(row.curve.at(-1)[1]) + 4 })).sort((p, q) => p.y - q.y);
+  ends.forEach((end, place) => { if (place) end.y = Math.max(end.y, ends[place - 1].y + 15); });
+  const over = Math.max(0, (ends.at(-1)?.y ?? 0) - 138);
+  const order = ["", "first", "chosen"];
+  for (const { row: { label, curve, ...row }, y } of ends.sort((p, q) => order.indexOf(classOf(p.row.label)) - order.indexOf(classOf(q.row.label)))) {
+    const [kind, group] = [classOf(label), draw("g", { class: classOf(label) })];
+    group.append(draw("path", { class: "line", d: `M${curve.map(([at, value]) => `${X(at)},${Y(value)}`).join("L")}` }));
+    for (const [at, value, low, high] of curve) {
+      const x = X(at) + { first: -2.5, chosen: 2.5, "": 0 }[kind];
+      if (kind) group.append(draw("line", { x1: x, x2: x, y1: Y(low), y2: Y(high), class: "whisker" }));
+      group.append(at ? draw("circle", { cx: x, cy: Y(value), r: kind ? 4 : 2.5 }) : diamond(x, Y(value)));
+    }
+    group.append(tick(282, y - over, shortLabel(label, 12), "start"), tick(400, y - over, scored(row), "end"));
+    svg.append(group);
+  }
+};
+const drawScores = () => {
+  const rows = outcome.rows.filter(({ label }, place) => place < MOST_SCORES || classOf(label));
+  byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
+  byId("scored").replaceChildren();
+  (rows.some(({ curve }) => curve.length) ? drawCurves : drawRows)(byId("scored"), rows);
 };
 
 // ---- everything that follows from the state
@@ -285,7 +316,7 @@ const refresh = () => {
   drawHeadline(first, second);
   drawGradient(first, second);
   drawOutcome();
-  drawDots();
+  drawScores();
 };
 const set = (changes) => {
   const before = sideOf();
@@ -450,5 +481,5 @@ const open = async () => {
 if (tokens) open();
 else {
   drawOutcome();
-  drawDots();
+  drawScores();
 }

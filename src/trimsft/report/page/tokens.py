@@ -10,8 +10,7 @@ one, the tokens are those of the first run that has a table, and only its own ob
  "sides": [{"name": "SFT", "objective": "sft", "run": "SFT"}, {"name": "TrimSFT", "margin": 1.5, "bandwidth": 0.8}]}
 
 A side has the fields of its objective where the script computes the weights, `weights` (packed) where Python did. A
-packed array is {"low", "step", "root", "bytes", "data"}: value = low + q step, or (q step)^2; all first (lowest) bytes
-of q stand before all second ones, which deflates better; zlib format; base64.
+packed array is float32, in zlib's format, as base64.
 """
 
 from __future__ import annotations
@@ -90,8 +89,8 @@ def token_parts(
         "token": packed(token),
         "competitor": packed(competitor),
         "gap": packed(table["gap"][here]),
-        "nll": packed(table["nll"][here], root=True),
-        "norm": packed(table["gradient_norm"][here], root=True),
+        "nll": packed(table["nll"][here]),
+        "norm": packed(table["gradient_norm"][here]),
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
         "sides": [_side_data(side, weights[side.name]) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
@@ -225,21 +224,18 @@ def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
     return data | {"weights": packed(weights)}
 
 
-# ---- packed arrays; values that are not finite become the largest of their sign, NaN becomes 0
+# ---- packed arrays
 
 
-def packed(values: NDArray[Any], *, root: bool = False) -> dict[str, Any]:
-    """Pack whole numbers as they are, others with 65,536 levels; `root` is fine near 0."""
-    if np.issubdtype(values.dtype, np.integer):
-        low, step, width, whole = 0.0, 1.0, 3, values
-    else:
-        finite = np.nan_to_num(values.astype(np.float64), posinf=1e6, neginf=-1e6)
-        scaled = np.sqrt(np.clip(finite, 0, None)) if root else finite
-        low = 0.0 if root else float(scaled.min(initial=0.0))
-        step, width = float(scaled.max(initial=0.0) - low) / 65_535 or 0.5, 2
-        whole = np.round((scaled - low) / step)
-    planes = np.ascontiguousarray(whole.astype("<u4")).view(np.uint8).reshape(-1, 4)[:, :width].T
-    return {"low": low, "step": step, "root": root, "bytes": width, "data": deflated(planes.tobytes())}
+def packed(values: NDArray[Any]) -> str:
+    """Pack numbers as float32 of 12 bits of precision, whose last bytes of zeros deflate to nothing.
+
+    Token numbers and places are whole and small enough to come back as they were.
+    """
+    whole = np.issubdtype(values.dtype, np.integer)
+    finite = np.nan_to_num(values.astype("<f4"), posinf=1e6, neginf=-1e6)
+    bits = finite.view("<u4") if whole else (finite.view("<u4") + 0x800) & np.uint32(0xFFFFF000)
+    return deflated(bits.tobytes())
 
 
 def deflated(content: bytes) -> str:
