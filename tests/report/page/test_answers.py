@@ -70,7 +70,7 @@ def test_right_answers_over_the_temperature_stand_on_the_first_screen(browser, t
     assert [one[:2] for one in curve] == [[0, 50.0], [0.3, 100.0], [1.0, 37.5]]
     assert any(row[0] == "SFT" and row[-1].startswith("100.0 ") for row in read.rows)
     browser.open(tmp_path / "report.html")
-    assert "SFT at its best temperature, 0.3, has 100 %." in browser.text("outcome")
+    assert "SFT at its best temperature, 0.3, has 100 %." in browser.text("headline")
     assert sorted(texts(browser, "#scored g")) == ["Base38", "SFT38", "TrimSFT56"]
     assert len(texts(browser, "#scored g circle")) == 6 and len(texts(browser, "#scored .diamond")) == 3
     assert len(texts(browser, "#temperatures .line")) == 6 and browser.console() == []

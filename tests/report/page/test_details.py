@@ -52,7 +52,7 @@ POINTS = [
     point(4.0, 0.25, 0.45),
     point(1.5, 0.25, 0.52),
 ]
-CHOSEN = {"objective": "trim", "margin": 0.5, "bandwidth": 2.0}
+CHOSEN = point(0.5, 2.0, 0.6, objective="trim")
 
 
 def write(folder: Path, **changes: Any) -> Path:
@@ -81,7 +81,7 @@ def test_a_sweep_marks_what_was_chosen_and_what_is_highest_apart(tmp_path) -> No
         ["0.8", "55.0 [53.0, 57.0]", "61.0 [59.0, 63.0] 3 seeds highest", "30.0 [28.0, 32.0]"],
         ["0.25", "not tried", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],
     ]
-    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection={"objective": "dft"}))
+    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection={"objective": "dft", "value": 0.6, "low": 0.5, "high": 0.7}))
     assert "What was chosen on gsm8k is not on this map: DFT." in read.words
 
 
@@ -95,10 +95,7 @@ def test_no_setting_of_equal_ones_is_the_highest(tmp_path) -> None:
     ("changes", "message"),
     [
         ({"points": []}, r"points: tuple should have at least 1 item"),
-        ({"points": [point(1, 0, 0.5)]}, r"points.0.bandwidth: input should be greater than 0, got 0"),
         ({"points": [point(float("nan"), 1, 0.5)]}, r"margin: input should be a finite number, got nan"),
-        ({"points": [point(1, 1, 0.5, low=0.6)]}, r"points.0: .*a value must lie within its interval"),
-        ({"points": [point(1, 1, 0.5)] * 2}, r"points: a setting is there twice"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, message) -> None:

@@ -53,6 +53,7 @@ def write_report(
     parameters = checked_parameters(settings)
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     courses = {run.label: run.course for run in read if run.course}
+    log = details.log_headline(courses)
     tokens, scores, answers = token_parts(read, parameters, objectives), score_parts(read), answer_parts(read)
     parts = {"audits": details.audit_parts(read), "sweep": details.sweep_parts(sweep)}
     charts = {
@@ -72,6 +73,7 @@ def write_report(
     data = {
         "tokens": tokens and tokens["data"],
         "outcome": {"rows": scores["rows"]},
+        "log": log,
         "answers": answers["data"],
         "charts": charts,
         "lines": details.line_styles(read),
@@ -96,7 +98,7 @@ def write_report(
         scores=scores,
         answers=answers,
         charts=charts,
-        log=details.log_headline(courses),
+        log=log,
         confidences=[(visible(run.label), confidence(run.table, **band)) for run in read if run.table],
         warnings=details.warnings_of(read),
         parameters=parameters,

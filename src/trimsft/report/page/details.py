@@ -66,7 +66,7 @@ def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict
 def temperature_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the chart of right answers over the temperature."""
     lines = {row["label"]: [[at, round(value, 2)] for at, value, *_ in row["curve"]] for row in rows if row["curve"]}
-    title = "Right answers over the sampling temperature (0: greedy)"
+    title = "Right answers over the temperature (0: greedy)"
     return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
 
 
@@ -99,8 +99,8 @@ def sweep_parts(path: Path | None) -> dict[str, Any] | None:
     tables = []
     for name in dict.fromkeys(point.objective for point in sweep.points):
         cells = {(point.margin, point.bandwidth): point for point in sweep.points if point.objective == name}
-        margins = sorted({margin for margin, _ in cells})
-        widths = sorted({width for _, width in cells}, reverse=True)
+        margins = sorted({margin for margin, _ in cells if margin is not None})
+        widths = sorted({width for _, width in cells if width is not None}, reverse=True)
         rows = [(width, [cells.get((margin, width)) for margin in margins]) for width in widths]
         tables.append({"name": display_name(name), "margins": margins, "rows": rows})
     return {

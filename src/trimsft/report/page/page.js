@@ -150,7 +150,7 @@ const drawChart = ({ title, x: across, y: up, lines }) => {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${Object.keys(lines).join(", ")}` });
   svg.append(draw("text", { x: 0, y: 12, class: "title" }, title), draw("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, across));
   if (up) svg.append(draw("text", { x: 0, y: height - 6 }, up));
-  for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 4)) {
+  for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 5)) {
     svg.append(draw("line", { x1: left, x2: width - 8, y1: Y(tick), y2: Y(tick), class: "grid" }), draw("text", { x: left - 5, y: Y(tick) + 4, "text-anchor": "end" }, minus(tick)));
   }
   for (const tick of ticksOf(x0, x1 > x0 ? x1 : x0 + 1, 6)) svg.append(draw("text", { x: X(tick), y: bottom + 16, "text-anchor": "middle" }, minus(tick)));

@@ -54,24 +54,33 @@ const drawHeadline = (first, second) => {
     byId("headline").replaceChildren(`The model would have written ${share} of these tokens differently. `, ...spends, "there, ", method, " ", then, ".");
   }
 };
+const shortLabel = (label, most) => (label.length > most ? `${label.slice(0, most - 2)}…` : label);
+// the labels of the two runs that are compared, as far as they are there
+const pairOf = () => {
+  if (tokens?.base) return [tokens.sides[0].run, sideOf().run];
+  return page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
+};
 const drawOutcome = () => {
-  const known = (label) => outcome.rows.find((row) => row.label === label);
-  const alone = page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
-  const [a, b] = (tokens ? [tokens.base ? tokens.sides[0].run : null, sideOf().run] : alone).map(known);
+  const [a, b] = pairOf().map((label) => outcome.rows.find((row) => row.label === label));
   const best = a?.curve.reduce((most, point) => (point[1] > most[1] ? point : most), [0, -1]) ?? [0]; // SFT where it is best
+  const [first, second] = [a, b].map((row) => shortLabel(row?.label ?? "", 20));
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
   if (a?.sampled && b?.sampled) {
-    parts.push(tokens ? "After training on such data, " : "", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
+    parts.push(tokens?.base ? "After training on such data, " : "", whole(a.sampled), ` of ${first}'s sampled answers are right and `, whole(b.sampled), ` of ${second}'s`,
       b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
-    if (best[0] && best[1] > a.sampled[0]) parts.push(`${a.label} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
-  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
+    if (best[0] && best[1] > a.sampled[0]) parts.push(`${first} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
+  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${second}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
     parts.push(b.marks[1] === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
-  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${b.label}'s greedy answers are right.`);
+  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${second}'s greedy answers are right.`);
   else if (b?.sampled && !a) parts.push(".");
-  if (parts.length) byId("outcome").replaceChildren(...parts);
+  if (!parts.length) return;
+  if (a && b && !tokens?.base) { // without a base this says more than the training log
+    if (!byId("outcome").textContent && page.log) byId("outcome").textContent = page.log;
+    byId("headline").replaceChildren(...parts);
+  } else byId("outcome").replaceChildren(...parts);
 };
 
 // ---- one example in two rows
@@ -151,11 +160,11 @@ const noteOf = (side) => {
   return notes[side.objective] ?? "";
 };
 const rowOf = (side, about) => {
-  const where = tokens.wrong.length ? "to wrong digits" : "to tokens it would write differently";
+  const base = tokens.base ? "to tokens it would write differently" : "of what is left to learn lies below gap 0";
   return make("div", { className: "row" },
     make("div", {}, strong(side.name), make("small", { textContent: noteOf(side) })),
     make("p", { className: "text", role: "group", ariaLabel: `Tokens under ${side.name}` }),
-    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: tokens.base ? where : "of what is left to learn lies below gap 0" })));
+    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: tokens.wrong.length ? "to wrong digits" : base })));
 };
 
 // ---- gradient by gap: the figure is the control
@@ -241,10 +250,9 @@ const commandOf = (side) => {
 // ---- scores: dots with intervals and a diamond for greedy; over the temperature where that was measured
 const MOST_SCORES = 8; // all runs stand in the tab Scores
 const tick = (x, y, text, anchor = "middle") => draw("text", { x, y, "text-anchor": anchor }, text);
-const shortLabel = (label, most) => (label.length > most ? `${label.slice(0, most - 2)}…` : label);
 const diamond = (x, y) => draw("path", { class: "diamond", d: `M${x - 5},${y}l5,-5l5,5l-5,5Z` });
 const scored = ({ sampled, marks }) => (sampled ? `${Math.round(sampled[0])}${marks[0] ?? ""}` : "");
-const classOf = (label) => (label === (tokens && sideOf().run) ? "chosen" : tokens && label === tokens.sides[0].run ? "first" : "");
+const classOf = (label) => ["first", "chosen"][pairOf().lastIndexOf(label)] ?? "";
 const drawRows = (svg, rows) => {
   const X = (value) => 104 + 2.46 * value;
   const bottom = 20 * rows.length + 6;
@@ -264,12 +272,12 @@ const drawRows = (svg, rows) => {
 const drawCurves = (svg, rows) => {
   const points = rows.flatMap(({ curve }) => curve);
   const [hottest, lowest] = [Math.max(...points.map(([at]) => at)), Math.min(...points.map(([, value]) => value))];
-  const least = 25 * Math.floor(Math.min(lowest, 75) / 25);
+  const least = lowest < 50 ? 0 : 50;
   const [X, Y] = [(at) => 30 + (230 * at) / (hottest || 1), (value) => 134 - (126 * (value - least)) / (100 - least)];
   svg.setAttribute("viewBox", "0 0 400 170");
   for (const value of [least, (least + 100) / 2, 100]) svg.append(draw("line", { x1: 22, x2: 268, y1: Y(value), y2: Y(value), class: "grid" }), tick(16, Y(value) + 4, value, "end"));
-  for (const at of new Set(points.map(([at]) => at))) svg.append(tick(X(at), 150, at));
-  svg.append(tick(145, 166, "temperature"));
+  for (const at of new Set(points.map(([at]) => at))) svg.append(tick(X(at), 150, at || "greedy"));
+  svg.append(tick(268, 166, "temperature", "end"));
   // the labels stand at the ends of their curves, as far apart as letters need
   const ends = rows.filter(({ curve }) => curve.length).map((row) => ({ row, y: Y(row.curve.at(-1)[1]) + 4 })).sort((p, q) => p.y - q.y);
   ends.forEach((end, place) => { if (place) end.y = Math.max(end.y, ends[place - 1].y + 15); });
@@ -288,7 +296,8 @@ const drawCurves = (svg, rows) => {
   }
 };
 const drawScores = () => {
-  const rows = outcome.rows.filter(({ label }, place) => place < MOST_SCORES || classOf(label));
+  const ranked = [...outcome.rows].sort((p, q) => Boolean(classOf(q.label)) - Boolean(classOf(p.label))).slice(0, MOST_SCORES);
+  const rows = outcome.rows.filter((row) => ranked.includes(row));
   byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
   byId("scored").replaceChildren();
   (rows.some(({ curve }) => curve.length) ? drawCurves : drawRows)(byId("scored"), rows);
