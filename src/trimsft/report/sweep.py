@@ -18,6 +18,8 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat
 
 from trimsft.errors import RunError
+from trimsft.intervals import Interval
+from trimsft.objectives import display_name
 from trimsft.runs.parsing import read_json
 
 
@@ -37,6 +39,19 @@ class Point:
     @property
     def setting(self) -> tuple[str, float | None, float | None]:
         return self.objective, self.margin, self.bandwidth
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.value, self.low, self.high)
+
+    @property
+    def score(self) -> str:
+        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}] %"
+
+    def __str__(self) -> str:
+        return (
+            f"{display_name(self.objective)} with margin {self.margin:g} and bandwidth {self.bandwidth:g}, {self.score}"
+        )
 
 
 @dataclass(frozen=True)

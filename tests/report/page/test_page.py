@@ -95,7 +95,7 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
     read = page_of(tmp_path, runs, settings={"data": str(tmp_path / "rows.jsonl")}, title="t")
     assert str(tmp_path) not in read.html and read.data["tokens"]["path"] == "base"
     assert read.facts["data"] == "rows.jsonl" and read.facts["command of b"] == "__main__.py --out=b x/y"
-    assert read.facts["run a"] == "a; tokens of base, 2 rows, template chat"
+    assert read.facts["run a"] == "a; tokens: model base, data.rows 2, template chat"
 
 
 def test_what_cannot_be_read_is_named(tmp_path) -> None:
@@ -144,8 +144,8 @@ def test_what_was_run_and_what_is_not_all_there(tmp_path) -> None:
     settings = {"lab": {"rows": 480, "tiers": ["a", "b"], "base": ""}, "command": "trimsft quickstart"}
     read = page_of(tmp_path, runs, settings=settings)
     assert read.facts["lab.rows"] == "480" and read.facts["lab.tiers"] == "a, b" and "lab.base" not in read.facts
-    assert read.facts["run A"].endswith("tokens of m, 2 rows, template chat, rows of at most 64 tokens")
-    assert "system prompt “<b>hello”" in read.facts["run Other"]
+    assert read.facts["run A"].endswith("tokens: model m, data.rows 2, template chat, max_length 64")
+    assert "system_prompt <b>hello" in read.facts["run Other"]
     assert "A: 3 rows were cut by 1,204 tokens, 1 of them with the whole solution, at max_length." in read.words
     assert "'A' and 'Other' are not about the same tokens" in read.words and "'Same'" not in read.words
 

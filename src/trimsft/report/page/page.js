@@ -103,24 +103,10 @@ const copyText = async (text) => {
     say(text); // to be selected by hand
   }
 };
-const csvCell = (given) => {
-  const text = /^[=+\-@\t\r]/.test(given) && !/^-?[\d.]+$/.test(given) ? `'${given}` : given; // spreadsheets run formulas
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
-// the texts of a cell; a figure with its interval is three numbers
-const csvTexts = (cell) => {
-  const text = cell.textContent.trim().replace(/\s+/g, " ").replace(/−(?=\d)/g, "-");
-  return cell.matches(".number:has(small)") ? text.match(/-?[\d.]+/g).slice(0, 3) : [text];
-};
 for (const table of document.querySelectorAll("table[data-csv]")) {
-  const save = make("button", { type: "button", textContent: "CSV", ariaLabel: `${table.dataset.csv} as CSV` });
-  save.addEventListener("click", () => {
-    const rows = [...table.rows].map((row) => [...row.cells].map(csvTexts));
-    const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
-    const spread = (texts, column, isHeader) => Array.from({ length: widths[column] }, (_, part) => texts[part] ?? (isHeader ? `${texts[0]} ${["", "low", "high"][part]}` : ""));
-    const lines = rows.map((row, place) => row.flatMap((texts, column) => spread(texts, column, place === 0)).map(csvCell).join(","));
-    download(`${table.dataset.csv}.csv`, new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
-  });
+  const name = table.dataset.csv;
+  const save = make("button", { type: "button", textContent: "CSV", ariaLabel: `${name} as CSV` });
+  save.addEventListener("click", () => download(`${name}.csv`, new Blob([page.csv[name]], { type: "text/csv" })));
   table.caption.append(" ", save);
 }
 // a table that goes on to the side can be moved by keys, too

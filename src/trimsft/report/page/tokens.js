@@ -58,24 +58,24 @@ const shortLabel = (label, most) => (label.length > most ? `${label.slice(0, mos
 // the labels of the two runs that are compared, as far as they are there
 const pairOf = () => {
   if (tokens?.base) return [tokens.sides[0].run, sideOf().run];
-  return page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
+  return page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome[0]?.label];
 };
 const drawOutcome = () => {
-  const [a, b] = pairOf().map((label) => outcome.rows.find((row) => row.label === label));
+  const [a, b] = pairOf().map((label) => outcome.find((row) => row.label === label));
   const best = a?.curve.reduce((most, point) => (point[1] > most[1] ? point : most), [0, -1]) ?? [0]; // SFT where it is best
   const [first, second] = [a, b].map((row) => shortLabel(row?.label ?? "", 20));
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
-  if (a?.sampled && b?.sampled) {
-    parts.push(tokens?.base ? "After training on such data, " : "", whole(a.sampled), ` of ${first}'s sampled answers are right and `, whole(b.sampled), ` of ${second}'s`,
-      b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
-    if (best[0] && best[1] > a.sampled[0]) parts.push(`${first} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
-  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${second}'s sampled answers are right`);
+  if (a?.average && b?.average) {
+    parts.push(tokens?.base ? "After training on such data, " : "", whole(a.average), ` of ${first}'s sampled answers are right and `, whole(b.average), ` of ${second}'s`,
+      b.arrows.average ? ". " : b.arrows.average === "" ? ", which do not differ clearly. " : ", on other problems. ");
+    if (best[0] && best[1] > a.average[0]) parts.push(`${first} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
+  } else if (b?.average) parts.push(whole(b.average), ` of ${second}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
-    parts.push(b.marks[1] === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
-  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${second}'s greedy answers are right.`);
-  else if (b?.sampled && !a) parts.push(".");
+    parts.push(b.arrows.greedy === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
+  } else if (b?.greedy) parts.push(b.average ? ", and " : "", whole(b.greedy), b.average ? " of its greedy ones." : ` of ${second}'s greedy answers are right.`);
+  else if (b?.average && !a) parts.push(".");
   if (!parts.length) return;
   if (a && b && !tokens?.base) { // without a base this says more than the training log
     if (!byId("outcome").textContent && page.log) byId("outcome").textContent = page.log;
@@ -247,60 +247,42 @@ const commandOf = (side) => {
   return `trimsft train --model_name_or_path ${tokens.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
 };
 
-// ---- scores: dots with intervals and a diamond for greedy; over the temperature where that was measured
+// ---- scores: dots with intervals over the temperature, a diamond for greedy
 const MOST_SCORES = 8; // all runs stand in the tab Scores
-const tick = (x, y, text, anchor = "middle") => draw("text", { x, y, "text-anchor": anchor }, text);
-const diamond = (x, y) => draw("path", { class: "diamond", d: `M${x - 5},${y}l5,-5l5,5l-5,5Z` });
-const scored = ({ sampled, marks }) => (sampled ? `${Math.round(sampled[0])}${marks[0] ?? ""}` : "");
 const classOf = (label) => ["first", "chosen"][pairOf().lastIndexOf(label)] ?? "";
-const drawRows = (svg, rows) => {
-  const X = (value) => 104 + 2.46 * value;
-  const bottom = 20 * rows.length + 6;
-  svg.setAttribute("viewBox", `0 0 400 ${bottom + 20}`);
-  for (const value of [0, 50, 100]) svg.append(draw("line", { x1: X(value), x2: X(value), y1: 4, y2: bottom, class: "grid" }), tick(X(value), bottom + 16, value === 100 ? "100 %" : value));
-  rows.forEach((row, place) => {
-    const y = 14 + 20 * place;
-    const group = draw("g", { class: classOf(row.label) }, tick(0, y + 4, shortLabel(row.label, 15), "start"), tick(400, y + 4, scored(row), "end"));
-    if (row.sampled) {
-      const [value, low, high] = row.sampled.map(X);
-      group.append(draw("line", { x1: low, x2: high, y1: y, y2: y, class: "whisker" }), draw("circle", { cx: value, cy: y, r: 5 }));
-    }
-    if (row.greedy) group.append(diamond(X(row.greedy[0]), y));
-    svg.append(group);
-  });
-};
-const drawCurves = (svg, rows) => {
-  const points = rows.flatMap(({ curve }) => curve);
-  const [hottest, lowest] = [Math.max(...points.map(([at]) => at)), Math.min(...points.map(([, value]) => value))];
-  const least = lowest < 50 ? 0 : 50;
-  const [X, Y] = [(at) => 30 + (230 * at) / (hottest || 1), (value) => 134 - (126 * (value - least)) / (100 - least)];
-  svg.setAttribute("viewBox", "0 0 400 170");
-  for (const value of [least, (least + 100) / 2, 100]) svg.append(draw("line", { x1: 22, x2: 268, y1: Y(value), y2: Y(value), class: "grid" }), tick(16, Y(value) + 4, value, "end"));
-  for (const at of new Set(points.map(([at]) => at))) svg.append(tick(X(at), 150, at || "greedy"));
-  svg.append(tick(268, 166, "temperature", "end"));
-  // the labels stand at the ends of their curves, as far apart as letters need
-  const ends = rows.filter(({ curve }) => curve.length).map((row) => ({ row, y: Y(row.curve.at(-1)[1]) + 4 })).sort((p, q) => p.y - q.y);
+const drawScores = () => {
+  const svg = byId("scored");
+  const important = (row) => ["", "first", "chosen"].indexOf(classOf(row.label));
+  const ranked = outcome.filter(({ curve }) => curve.length).sort((p, q) => important(q) - important(p)).slice(0, MOST_SCORES);
+  byId("more").textContent = ranked.length < outcome.length ? `${ranked.length} of ${outcome.length} runs; ` : "";
+  const points = ranked.flatMap(({ curve }) => curve);
+  const hottest = Math.max(...points.map(([at]) => at)) || 1;
+  const least = Math.min(...points.map(([, value]) => value)) < 50 ? 0 : 50;
+  const X = (at) => 42 + (206 * at) / hottest;
+  const Y = (value) => 134 - (126 * (value - least)) / (100 - least);
+  const text = (x, y, words, anchor) => draw("text", { x, y, "text-anchor": anchor }, words);
+  svg.replaceChildren(text(268, 166, "temperature", "end"));
+  for (const value of [least, (least + 100) / 2, 100]) {
+    svg.append(draw("line", { x1: 22, x2: 268, y1: Y(value), y2: Y(value), class: "grid" }), text(16, Y(value) + 4, value, "end"));
+  }
+  for (const at of new Set(points.map(([at]) => at))) svg.append(text(X(at), 150, at || "greedy", "middle"));
+  // labels stand beside the ends of their lines, as far apart as letters need
+  const ends = ranked.map((row) => ({ row, y: Y(row.curve.at(-1)[1]) + 4 })).sort((p, q) => p.y - q.y);
   ends.forEach((end, place) => { if (place) end.y = Math.max(end.y, ends[place - 1].y + 15); });
   const over = Math.max(0, (ends.at(-1)?.y ?? 0) - 138);
-  const order = ["", "first", "chosen"];
-  for (const { row: { label, curve, ...row }, y } of ends.sort((p, q) => order.indexOf(classOf(p.row.label)) - order.indexOf(classOf(q.row.label)))) {
-    const [kind, group] = [classOf(label), draw("g", { class: classOf(label) })];
-    group.append(draw("path", { class: "line", d: `M${curve.map(([at, value]) => `${X(at)},${Y(value)}`).join("L")}` }));
-    for (const [at, value, low, high] of curve) {
-      const x = X(at) + { first: -2.5, chosen: 2.5, "": 0 }[kind];
-      if (kind) group.append(draw("line", { x1: x, x2: x, y1: Y(low), y2: Y(high), class: "whisker" }));
-      group.append(at ? draw("circle", { cx: x, cy: Y(value), r: kind ? 4 : 2.5 }) : diamond(x, Y(value)));
+  for (const { row, y } of ends.sort((p, q) => important(p.row) - important(q.row))) {
+    const aside = 3 * (ranked.indexOf(row) - (ranked.length - 1) / 2); // intervals stand side by side
+    const group = draw("g", { class: classOf(row.label) });
+    group.append(draw("path", { class: "line", d: `M${row.curve.map(([at, value]) => `${X(at) + aside},${Y(value)}`).join("L")}` }));
+    for (const [at, value, low, high] of row.curve) {
+      const x = X(at) + aside;
+      group.append(draw("line", { x1: x, x2: x, y1: Y(low), y2: Y(high), class: "whisker" }));
+      group.append(at ? draw("circle", { cx: x, cy: Y(value), r: 3.5 }) : draw("path", { class: "diamond", d: `M${x - 4.5},${Y(value)}l4.5,-4.5l4.5,4.5l-4.5,4.5Z` }));
     }
-    group.append(tick(282, y - over, shortLabel(label, 12), "start"), tick(400, y - over, scored(row), "end"));
+    const shown = `${Math.round(row.curve.at(-1)[1])} ${row.arrows.average ?? ""}`;
+    group.append(text(282, y - over, shortLabel(row.label, 12), "start"), text(400, y - over, shown.trim(), "end"));
     svg.append(group);
   }
-};
-const drawScores = () => {
-  const ranked = [...outcome.rows].sort((p, q) => Boolean(classOf(q.label)) - Boolean(classOf(p.label))).slice(0, MOST_SCORES);
-  const rows = outcome.rows.filter((row) => ranked.includes(row));
-  byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
-  byId("scored").replaceChildren();
-  (rows.some(({ curve }) => curve.length) ? drawCurves : drawRows)(byId("scored"), rows);
 };
 
 // ---- everything that follows from the state

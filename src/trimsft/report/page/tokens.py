@@ -33,7 +33,7 @@ from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objecti
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
-from trimsft.tokens.statistics import diagnose, objective_of, weights_of
+from trimsft.tokens.statistics import objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
@@ -58,7 +58,7 @@ class Side:
 def token_parts(
     runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Return the data of the tokens, and rows of the table of weights; None where no run has a table.
+    """Return the data of the tokens, and the objectives that weigh them; None where no run has a table.
 
     Args:
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
@@ -95,13 +95,8 @@ def token_parts(
         "sides": [_side_data(side, weights[side.name]) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
-    band = {name: parameters[name] for name in ("margin", "bandwidth")}
-    return {
-        "data": data,
-        "about": _about(run, table, rows),
-        "weights": [(visible(side.name), diagnose(run.table, side.weigher, **band)) for side in sides],
-        "model": run.label,
-    }
+    weighing = {side.name: side.weigher for side in sides}
+    return {"data": data, "about": _about(run, table, rows), "weighing": weighing, "model": run.label}
 
 
 def _about(run: Run, table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> str:
