@@ -74,7 +74,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "shape": (lambda tensors: tensors.update({TENSOR: torch.ones(3, 3)}), f"another shape has the tensor {TENSOR};"),
     "nan": (lambda tensors: tensors[TENSOR][0].fill_(float("nan")), f"numbers that are not finite in {TENSOR};"),
     "infinity": (lambda tensors: tensors[TENSOR][0].fill_(float("-inf")), f"not finite in {TENSOR};"),
-    "all": (lambda tensors: tensors.clear(), "is not whole: its files hold fewer numbers than its config.json says"),
+    "all": (lambda tensors: tensors.clear(), "is not whole: it lacks the tensor "),
 }
 
 
@@ -105,7 +105,7 @@ def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"num_hidden_layers": 10**9}, {"vocab_size": 10**15}, {"hidden_size": -4}, {"hidden_size": "many"},
+    [{"hidden_size": -4}, {"hidden_size": "many"},
      {"num_attention_heads": 0}, {"model_type": "nobody"}, {"model_type": 3}, {"rope_parameters": [[]]},
      {"dtype": "float99"}],
 )  # fmt: skip

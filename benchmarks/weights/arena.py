@@ -7,7 +7,9 @@
 Conditions are drawn by `conditions.py`: choose:100 means choose-0 to choose-99. Models that share a batch size and a
 number of updates are trained at once; then all of them are sampled: greedily, 8 samples of each problem at temperature
 1, 4 at 0.6 and 4 at 0.3. Results append to --out; what is there already is not trained again. Every difference is to
-SFT on the same rows, at temperature 1, greedily, and at the temperature that suits SFT best in that condition.
+SFT on the same rows, at temperature 1, greedily, and at the temperature that suits SFT best in that condition. Where
+the rows teach the unfamiliar format alone, a sample is right if it is written in it: whoever goes on in an old format,
+which the base has mastered, has learned nothing of what was taught. `--any-format` counts those, too.
 It needs torch, transformers and numpy, but neither trl nor datasets, and no installation: PYTHONPATH=src.
 """
 
@@ -61,6 +63,8 @@ def main(words: Sequence[str] | None = None) -> int:
         names = conditions_named(options.conditions)
         if options.show:
             records = [one for one in read(options.show) if not names or one["condition"] in names]
+            if options.any_format:
+                records = [{key: value for key, value in one.items() if key != "right_in_new"} for one in records]
             print(show(records))
             if options.figure:
                 draw(records, options.figure)
@@ -165,7 +169,9 @@ def write(path: Path, records: Sequence[Record]) -> None:
 
 
 def accuracy(record: Record, temperature: str) -> float:
-    digits = record["right"][temperature]
+    """Return the share of samples that are right, and in the format that was taught (where that is in the record)."""
+    is_new = condition(record["condition"]).teaches_only_new and "right_in_new" in record
+    digits = record["right_in_new" if is_new else "right"][temperature]
     samples = sum(f"{one:g}" == temperature for one in TEMPERATURES)
     return sum(map(int, digits)) / (samples * len(digits))
 
@@ -256,6 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("arena.json"), help="JSON file that results append to.")
     parser.add_argument("--show", type=Path, metavar="FILE", help="Print the tables of these results.")
     parser.add_argument("--figure", type=Path, help="With --show: draw them.")
+    parser.add_argument("--any-format", action="store_true", help="With --show: right answers count in any format.")
     parser.add_argument("--objectives", nargs="+", default=["main"], help=f"Names, or sets: {', '.join(SETS)}.")
     parser.add_argument("--conditions", nargs="+", default=[], help=f"Names, or {', '.join(KINDS)} as choose:100.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="Of rows, their order and samples.")

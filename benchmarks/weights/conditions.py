@@ -45,6 +45,10 @@ class Condition:
     def teaches_new(self) -> bool:
         return UNFAMILIAR in self.formats
 
+    @property
+    def teaches_only_new(self) -> bool:
+        return self.formats == (UNFAMILIAR,)
+
 
 _NEW = Condition(formats=(UNFAMILIAR,))
 NAMED = {

@@ -76,7 +76,8 @@ def grade(
 ) -> dict[str, Any]:
     """Return what the rows [K, n, new] of a model came to; row i of a problem was drawn at temperatures[i].
 
-    `right` has a text for each temperature with a digit for each problem: how many of its samples are right.
+    `right` has a text for each temperature with a digit for each problem: how many of its samples are right;
+    `right_in_new` counts those that are written in the unfamiliar format as well.
     """
     tokenizer, _ = _reading(base)
     problems, n, new = written.shape
@@ -88,8 +89,13 @@ def grade(
     drawn_at = np.array(temperatures)
     by_temperature = {f"{t:g}": drawn_at == t for t in dict.fromkeys(temperatures)}
     last = by_temperature[f"{max(temperatures):g}"]
+
+    def digits(is_counted: NDArray[np.bool_]) -> dict[str, str]:
+        return {t: "".join(map(str, is_counted[:, rows].sum(axis=1))) for t, rows in by_temperature.items()}
+
     return {
-        "right": {t: "".join(map(str, is_right[:, rows].sum(axis=1))) for t, rows in by_temperature.items()},
+        "right": digits(is_right),
+        "right_in_new": digits(is_right & is_new),
         "answered": float((found[:, last] != "").mean()),
         "new_format": float(is_new[:, last].mean()),
         "distinct_answers": float(np.mean([len(set(row)) for row in found[:, last]])),

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 from trimsft.audit.run import AuditSettings
-from trimsft.errors import WrongArgument
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
@@ -110,9 +109,9 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
         benchmarks: names or .jsonl files; one or several.
         options: fields of `trimsft.evaluate.EvalSettings`, such as samples=4, max_tokens=512.
     """
-    from trimsft.evaluate.run import evaluate_model
+    from trimsft.evaluate.run import evaluate
 
-    return evaluate_model(model, _texts("benchmarks", benchmarks), **options)
+    return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
 
 
 @_takes(TokenSettings)
@@ -126,7 +125,7 @@ def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
     """
     from trimsft.tokens import measure
 
-    return measure.measure_tokens(TokenSettings(models=_texts("models", models), data=_data_file(data), **options))
+    return measure.measure_tokens(TokenSettings(**options | {"models": models, "data": _data_file(data)}))
 
 
 @_takes(AuditSettings)
@@ -140,7 +139,7 @@ def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
     """
     from trimsft.audit.run import audit
 
-    return audit(AuditSettings(data=_data_file(data), model=_text(model), **options))
+    return audit(AuditSettings(**options | {"data": _data_file(data), "model": model}))
 
 
 @_takes(CompareSettings)
@@ -148,7 +147,7 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
     """Compare evaluated run directories, two or more, problem by problem; the first is the baseline."""
     from trimsft.report import compare
 
-    return compare(CompareSettings(runs=_texts("runs", runs), **options))
+    return compare(CompareSettings(**options | {"runs": runs}))
 
 
 @_takes(ReportSettings)
@@ -161,25 +160,14 @@ def write_report(runs: Names, **options: Any) -> ReportFiles:
     """
     from trimsft.report import make_report
 
-    return make_report(ReportSettings(runs=_texts("runs", runs), **options))
-
-
-def _texts(field: str, names: Names) -> tuple[Any, ...]:
-    """Return the names as settings take them, which refuse what is no text."""
-    if isinstance(names, bytes) or not isinstance(names, str | Path | Iterable):
-        raise WrongArgument("must be a text or a path, or a list of them", field=field, value=names)
-    return (_text(names),) if isinstance(names, str | Path) else tuple(map(_text, names))
-
-
-def _text(name: Any) -> Any:
-    return str(name) if isinstance(name, Path) else name
+    return make_report(ReportSettings(**options | {"runs": runs}))
 
 
 def _data_file(data: Any) -> Any:
     """Return the name of data; rows are written to a file of the cache, whose name says what is in it."""
     rows = [] if isinstance(data, str | bytes | Path) or not isinstance(data, Iterable) else list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
-        return _text(data)
+        return data
     content = "".join(json.dumps(dict(row), default=str) + "\n" for row in rows).encode()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimsft"
     path = cache / f"rows-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"

@@ -15,14 +15,12 @@ import os
 import reprlib
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
 DONE, FAILED, REFUSED = 0, 1, 2
 """Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
-LONGEST = 2000
-"""Characters of a message."""
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
@@ -129,7 +127,7 @@ def one_line(error: BaseException) -> str:
 def _printable(text: str) -> str:
     """Return the text on one line that a person can read; what would act on a terminal is spelled out."""
     line = " ".join(text.split())
-    line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    line = line if len(line) <= 2000 else f"{line[:2000]} ..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
 
@@ -146,27 +144,18 @@ def and_more(number: int, noun: str) -> str:
 # ---- Ctrl-C, SIGTERM and SIGHUP
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
+_WORDS = {2: "interrupted", 15: "terminated", 1: "hung up"}
+SIGNALS = {number: word for number, word in _WORDS.items() if number in set(signal.valid_signals())}
+"""What is said of SIGINT, SIGTERM and SIGHUP; Windows lacks the last."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C. Python may end a program by the signal itself where a plain KeyboardInterrupt has passed an import."""
+    """One of these signals, raised where Ctrl-C would be.
 
-    number, word = 2, "interrupted"
+    Where a plain KeyboardInterrupt has passed an import, Python may end the program by the signal itself.
+    """
 
-
-class Stopped(KeyboardInterrupt):
-    """SIGTERM, raised where Ctrl-C would be."""
-
-    number, word = 15, "terminated"
-
-
-class HungUp(KeyboardInterrupt):
-    """SIGHUP: the terminal is gone."""
-
-    number, word = 1, "hung up"
-
-
-_RAISED = {kind.number: kind for kind in (Interrupted, Stopped, HungUp) if kind.number in set(signal.valid_signals())}
+    number = 2
 
 
 def handle_signals(handler: Handler) -> dict[int, Handler]:
@@ -177,14 +166,8 @@ def handle_signals(handler: Handler) -> dict[int, Handler]:
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
-    ignored = {number for number in _RAISED if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
-    return {number: signal.signal(number, handler) for number in _RAISED.keys() - ignored}
-
-
-def restore_handlers(before: Mapping[int, Handler]) -> None:
-    """Have those called again who were before."""
-    for number, handler in before.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    ignored = {number for number in SIGNALS if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number in SIGNALS.keys() - ignored}
 
 
 def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
@@ -193,18 +176,19 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
     """
     if os.environ.get("RANK", "0") == "0":
-        os.write(2, f"trimsft: {_RAISED[number].word} before anything was begun\n".encode())
+        os.write(2, f"trimsft: {SIGNALS[number]} before anything was begun\n".encode())
     os._exit(128 + number)
 
 
-def interruption(number: int, details: str = "") -> KeyboardInterrupt:
+def interruption(number: int, details: str = "") -> Interrupted:
     """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
-    kind = _RAISED[number]
-    return kind(kind.word + details) if details else kind()
+    error = Interrupted(SIGNALS[number] + details if details else "")
+    error.number = number
+    return error
 
 
 def exit_code(error: BaseException) -> int:
     """Return what a command that ends with this error returns to its shell."""
-    if isinstance(error, TrimSFTError):
-        return error.exit_code
-    return 128 + getattr(error, "number", signal.SIGINT) if isinstance(error, KeyboardInterrupt) else FAILED
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + getattr(error, "number", signal.SIGINT)
+    return error.exit_code if isinstance(error, TrimSFTError) else FAILED

@@ -91,7 +91,7 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
 
 
 @contextmanager
-def _loading(name: str | Path, field: str) -> Iterator[None]:
+def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
     """Raise in one line what a library raises, and print none of its tables about tensors."""
     reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
     for report in reports:
@@ -102,7 +102,7 @@ def _loading(name: str | Path, field: str) -> Iterator[None]:
     except TrimSFTError:
         raise
     except Exception as error:  # the library raises whatever the files make it
-        raise not_loaded(repr(str(name)), name, error, field=field) from error
+        raise not_loaded(f"{what}{str(name)!r}", name, error, field=field) from error
     finally:
         for report in reports:
             report.disabled = False
@@ -117,16 +117,9 @@ def load_tokenizer(
     """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
     from transformers import AutoTokenizer
 
-    name = str(name)
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if looks_local and not Path(name).expanduser().is_dir():
-        raise UsageError("no such folder", field=field, value=name)
-    try:
-        with asking_hub(name):
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+    with _loading(name, field, "a tokenizer from "):
+        tokenizer = AutoTokenizer.from_pretrained(str(name), revision=revision, trust_remote_code=trust_remote_code)
         tokenizer.decode(tokenizer("a", truncation=False)["input_ids"])  # some damage shows in use only
-    except Exception as error:  # the library raises whatever the files make it
-        raise not_loaded(f"a tokenizer from {name!r}", name, error, field=field) from error
     return tokenizer
 
 
@@ -160,11 +153,9 @@ def load_model(
 
     base = adapter_base(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
-    config = load_config(base or name, field=field, **own)
     with _loading(base or name, field):
-        _require_room(config, Path(base or name), field)
         model, loaded = AutoModelForCausalLM.from_pretrained(
-            base or str(name), config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **own
+            base or str(name), dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **own
         )
     require_all_tensors(loaded, base or name, field=field)
     if base is not None:
@@ -220,19 +211,6 @@ def has_soft_cap(config: Any) -> bool:
 
 
 # ---- checks
-
-
-def _require_room(config: Any, folder: Path, field: str) -> None:
-    """Refuse a configuration of more numbers than the files have bits: to fill the rest would take all memory."""
-    text = config.get_text_config()
-    sizes: list[Any] = [getattr(text, size, None) for size in ("hidden_size", "vocab_size", "num_hidden_layers")]
-    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")] if folder.is_dir() else []
-    if not weights or not all(isinstance(size, int) for size in sizes):
-        return
-    width, vocabulary, layers = sizes
-    if width * (vocabulary + layers * width) > 8 * sum(path.stat().st_size for path in weights):
-        problem = f"{str(folder)!r} is not whole: its files hold fewer numbers than its config.json says"
-        raise UsageError(problem, field=field, hint=AGAIN)
 
 
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
@@ -293,9 +271,6 @@ class Exported:
     dtype: str
     is_merged: bool  # whether an adapter was merged into its base
 
-    def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "folder": str(self.folder)}
-
 
 def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> Exported:
     """Write a model, an adapter merged into its base, as one folder of safetensors.
@@ -323,9 +298,8 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
             raise
         tokenizer = load_tokenizer(base)  # training puts one beside an adapter, others do not
     stored = getattr(config, "dtype", None) or torch.float32
-    loaded = load_model(weights, dtype=torch.float32, merge=True).to(
-        stored if dtype == "auto" else getattr(torch, dtype)
-    )
+    loaded = load_model(weights, dtype=torch.float32, merge=True)
+    loaded = loaded.to(stored if dtype == "auto" else getattr(torch, dtype))
     name = str(loaded.dtype).removeprefix("torch.")
     require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
     # beside an adapter no generation config is saved, and its base's may not know the token that training ends with

@@ -19,6 +19,7 @@ line is made and by which values are checked.
     trimsft.errors.UsageError: samples: must be a whole number, got 2.5
 """
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -67,37 +68,45 @@ def given_options(settings: Any) -> Mapping[str, Any]:
 # ---- checks
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+_NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}  # also those of numpy
 
 
 def check_options(settings: Any) -> None:
     """Refuse values of another type than their field's, beyond their bounds or not among the choices.
 
-    Where a field holds paths, texts become paths first, and `~` the home that a shell has not put in its place.
+    A text or path is taken for the other where the field wants that, and alone for a list of one.
     """
     hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
         given, hint = getattr(settings, name), hints[name]
         kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-        kind = next((kind for kind in kinds if _fits(given, kind)), None)
-        if kind is None:
+        for kind in kinds:
+            with contextlib.suppress(TypeError):
+                value = _converted(name, given, kind)
+                break
+        else:
             words = (_words(kind) for kind in kinds if kind is not type(None))
             raise UsageError(f"must be {' or '.join(dict.fromkeys(words))}", field=name, value=given)
-        value = check_path(name, given) if kind is Path else given
-        if typing.get_args(kind)[:1] == (Path,):
-            value = type(given)(check_path(name, entry) for entry in given)
         _check_bounds(name, value, known)
         object.__setattr__(settings, name, value)  # most are frozen
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type; a text names a path, and a number of numpy is a number."""
-    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if inner:
-        return isinstance(value, origin) and not isinstance(value, str) and all(_fits(one, inner[0]) for one in value)
-    if isinstance(value, bool) or (not value and origin is Path):
-        return isinstance(value, bool) and kind is bool
-    wider: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real, Path: (str, Path)}
-    return isinstance(value, wider.get(origin, origin))
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    """Return a value as a type; raise TypeError where it is of another."""
+    if inner := typing.get_args(kind):
+        entries = (value,) if isinstance(value, str | Path) else value
+        if not isinstance(entries, list | tuple):
+            raise TypeError
+        return tuple(_converted(name, one, inner[0]) for one in entries)
+    if kind is Path and isinstance(value, str | Path) and value:
+        return check_path(name, value)
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (_NUMBERS.get(kind, kind), Path)):
+        raise TypeError
+    if isinstance(value, Path):
+        if kind is not str:
+            raise TypeError
+        return str(value)
+    return value
 
 
 def _check_bounds(name: str, value: Any, known: Option) -> None:
@@ -111,7 +120,7 @@ def _check_bounds(name: str, value: Any, known: Option) -> None:
         ):
             if not is_kept:
                 raise UsageError(f"must be {bound}", field=name, value=value)
-    for one in value if isinstance(value, list | tuple) else [value]:
+    for one in value if isinstance(value, tuple) else [value]:
         if known.choices and isinstance(one, str) and one not in known.choices:
             raise unknown_name(name, one, known.choices)
 

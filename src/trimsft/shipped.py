@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from trimsft.errors import UsageError, and_more
+from trimsft.errors import UsageError
 from trimsft.options import check_path, unknown_name
 from trimsft.runs import write_whole
 
@@ -50,27 +50,25 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
 
 
 def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
-    """Copy files to where the repository has them, beneath `folder`; without names all. Returns the copies.
+    """Copy files, all in a folder by its name, to where the repository has them, beneath `folder`; return the copies.
 
     Raises:
-        UsageError: a file is there with other content; nothing is written then.
+        UsageError: a file is there with other content, which is kept.
     """
-    folder, everything = check_path("out", folder), list_shipped()
-    copies = {} if names else {folder / one: path.read_bytes() for one, path in everything.items()}
+    folder, everything, copies = check_path("out", folder), list_shipped(), list[Path]()
     for name in names:
-        inner = f"{name.rstrip('/')}/"
-        inside = (inner, f"recipes/{inner}")  # a folder's name means all in it
-        meant = [one for one in everything if _short(one) == _short(name) or one.startswith(inside)]
+        inside = tuple(f"{place}{name.rstrip('/')}/" for place in ("", "recipes/"))
+        meant = [one for one in everything if name == "all" or _short(one) == _short(name) or one.startswith(inside)]
         if not meant:
             raise unknown_name("names", name, list(map(_short, everything)))
-        copies |= {folder / one: everything[one].read_bytes() for one in meant}
-    changed = [path for path, content in copies.items() if path.exists() and path.read_bytes() != content]
-    if changed:
-        problem = f"{str(changed[0])!r}{and_more(len(changed), 'files')} is there already, and differs"
-        raise UsageError(problem, field="out", hint="name another folder, or move it away")
-    for path, content in copies.items():
-        write_whole(path, content)
-    return list(copies)
+        for one in meant:
+            copies.append(folder / one)
+            content = everything[one].read_bytes()
+            if copies[-1].exists() and copies[-1].read_bytes() != content:
+                hint = "name another folder, or move it away"
+                raise UsageError(f"{str(copies[-1])!r} is there already, and differs", field="out", hint=hint)
+            write_whole(copies[-1], content)
+    return copies
 
 
 def _short(name: str) -> str:

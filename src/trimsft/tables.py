@@ -17,7 +17,6 @@ import html
 import io
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,11 +39,6 @@ _WIDEST_WORD = 14  # columns of a terminal that a word takes before it may be fo
 def rounded(value: float, digits: int, sign: str = "") -> str:
     """Return the number as text, without a negative zero; nothing for NaN."""
     return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # -0 + 0 is 0
-
-
-def points(share: float) -> str:
-    """Return a difference of two shares in percentage points, with its sign."""
-    return rounded(100 * share, 1, "+")
 
 
 # ---- tables
@@ -151,13 +145,13 @@ class Records:
         ]
 
 
-class Tabular(ABC):
+class Tabular:
     """A result that prints as its tables, also in a notebook, and becomes a DataFrame."""
 
     @property
-    @abstractmethod
     def tables(self) -> Sequence[Table]:
         """Return the tables of the result, the most important one first."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         return "\n".join(map(to_text, self.tables))

@@ -71,6 +71,7 @@ def test_the_arena_is_written_continued_and_shown(
     assert arena.main(["--show", str(out), "--figure", str(figure)]) == 0 and figure.stat().st_size > 1000
     shown = capsys.readouterr().out
     assert "| points above SFT, greedy |" in shown and "| DFT |" in shown
+    assert arena.main(["--show", str(out), "--any-format"]) == 0 and "| DFT |" in capsys.readouterr().out
     assert arena.main(["--conditions", "unknown-3"]) == 2 and "no condition" in capsys.readouterr().err
 
 
@@ -87,6 +88,18 @@ def test_differences_are_taken_at_the_temperature_that_suits_sft() -> None:
     assert found["dft"]["temperature 1"] == {"clean": 50.0}
     assert found["dft"]["SFT's best temperature"] == {"clean": 25.0}
     assert found["dft"]["greedy"] == {"clean": 100.0}
+
+
+def test_an_old_format_earns_nothing_where_a_new_one_is_taught() -> None:
+    """DFT is right in the format of the base, SFT in the one that the rows teach."""
+
+    def record(objective: str, name: str, right: int, in_new: int) -> dict[str, Any]:
+        digits = {"right": dict.fromkeys("01", str(right) * 4), "right_in_new": dict.fromkeys("01", str(in_new) * 4)}
+        return {"objective": objective, "condition": name, "seed": 0, **digits}
+
+    for name, points in (("new", -100.0), ("half-new", 0.0), ("clean", 0.0)):
+        found = arena.differences([record("sft", name, 1, 1), record("dft", name, 1, 0)])
+        assert found["dft"]["greedy"] == {name: points}
 
 
 def test_conditions_are_drawn_once_for_all() -> None:
@@ -123,10 +136,12 @@ def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch: pytest.MonkeyPa
 def test_what_the_answers_came_to() -> None:
     folder = str(base_model_path())
     boxes = [rf"\boxed{{{n}}}" for n in (12, 12, 4, 2, 12)]
-    texts = ["so " + boxes[0], boxes[1], "[3 -> 4] " + boxes[2], "Answer: no", "Answer: 1", boxes[3], "", boxes[4]]
+    new = "[3 -> 4] "
+    texts = [new + boxes[0], boxes[1], new + boxes[2], "Answer: no", "Answer: 1", boxes[3], "", boxes[4]]
     rows = [ids[:30] + [1] * (30 - len(ids)) for ids in encode_texts(texts, load_tokenizer(folder))]
     graded = tasks.grade(folder, np.array(rows, np.int32).reshape(2, 4, 30), ["12", "2"], (0.0, 1.0, 1.0, 1.0))
     assert graded["right"] == {"0": "10", "1": "11"}
+    assert graded["right_in_new"] == {"0": "10", "1": "00"}
     assert graded["answered"] == pytest.approx(4 / 6) and graded["new_format"] == pytest.approx(1 / 6)
     assert graded["distinct_answers"] == 3.0
 

@@ -16,16 +16,14 @@ from trimsft.cli import terminal
 from trimsft.cli.terminal import Progress, ending
 from trimsft.errors import (
     DataError,
-    HungUp,
     RunError,
     RunInUse,
-    Stopped,
     TrimSFTError,
     UsageError,
     WriteError,
     end_at_once,
     handle_signals,
-    restore_handlers,
+    interruption,
 )
 
 IMPORTING = """
@@ -65,8 +63,8 @@ typer.run(wait)
         (TrimSFTError("a name of \x1b[2J\x00"), 1, "a name of \\x1b[2J\\x00"),
         (UsageError("is long", field="data", value=["x" * 10**6] * 10**5), 2, ", ...]"),
         (KeyboardInterrupt(), 130, "interrupted; what is finished is kept; rerun the command to resume"),
-        (HungUp(), 129, "hung up; what is finished is kept; rerun the command to resume"),
-        (Stopped(), 143, "terminated; what is finished is kept; rerun the command to resume"),
+        (interruption(1), 129, "hung up; what is finished is kept; rerun the command to resume"),
+        (interruption(15), 143, "terminated; what is finished is kept; rerun the command to resume"),
         (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), 1, "CUDA out of memory."),
         (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"), 1, "between ranks is lost ([gloo"),
@@ -144,11 +142,12 @@ def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureF
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
     finally:
-        restore_handlers(before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated\n")
 
 
-def test_lines_of_progress_come_at_once_then_less_and_less_often(monkeypatch, capsys) -> None:
+def test_lines_of_progress_come_at_once_then_seldom(monkeypatch, capsys) -> None:
     now = 0.0
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
     with Progress() as show:
@@ -157,4 +156,4 @@ def test_lines_of_progress_come_at_once_then_less_and_less_often(monkeypatch, ca
             show("one", second, 199)
         show("two", 0, 9)
     said = [line.split(": ")[2].split()[0] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["0", "5", "15", "35", "75", "135", "195", "199", "0"]
+    assert said == ["0", "30", "60", "90", "120", "150", "180", "199", "0"]

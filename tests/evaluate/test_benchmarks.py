@@ -8,19 +8,16 @@ import gzip
 import json
 import math
 import random
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from datasets import Dataset, Features, List, Value
 
-from trimsft.data.load import read_file
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
 from trimsft.evaluate.problems import Problem, benchmark_name, read_problems, write_problems
 from trimsft.evaluate.settings import EvalSettings
-from trimsft.runs import files
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -155,23 +152,6 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(count: int, tmp_pa
             assert read_problems(again) == problems
     assert count / 4 < len(refused) < count
     assert all(len(line.splitlines()) == 1 and len(line) < 1000 for line in refused)
-
-
-def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "mine.jsonl.gz"
-    path.write_bytes(gzip.compress(b" " * 2**26))
-    monkeypatch.setattr(files, "SMALL_UNPACKED", 2**23)
-    for read in (load_benchmark, read_file):
-        tracemalloc.start()
-        try:
-            with pytest.raises(DataError, match=f"^{path}: unpacks to more than 8,388,608 bytes") as refused:
-                read(path)
-            assert tracemalloc.get_traced_memory()[1] < 2**25
-        finally:
-            tracemalloc.stop()
-        assert "\n" not in str(refused.value)
-    path.write_bytes(gzip.compress(json.dumps(ROW).encode() + b" " * 2**21))
-    assert len(load_benchmark(path)) == 1, "a small file may repeat itself"
 
 
 TEXT, INTEGER = Value("string"), Value("int64")

@@ -9,7 +9,6 @@ import pytest
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
-from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.generate import fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import IncompleteEvaluation, Key, SampleRecord
@@ -67,7 +66,7 @@ def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
     progress = fill(record, evaluation(), broken)
     assert "4 failed" in progress.line() and not progress.is_complete and progress.done == TOTAL - 4
     with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); rerun"):
-        record.require_complete(record.wanted())
+        record.require_complete(record.protocol().keys(PROBLEMS))
     later, engine = run(tmp_path)
     assert later.is_complete and len(engine.requests) == 4
 
@@ -86,7 +85,7 @@ def test_a_changed_setting_another_model_or_prompt_is_refused(tmp_path: Path) ->
     shown = evaluation().prompts  # only the first prompt stands in the settings; the record knows the others
     last = replace(shown, prompts=(*shown.prompts[:5], replace(shown.prompts[5], text="What else?")))
     for changes, model, says in (
-        ({"sampling": Sampling(temperature=0.6)}, "a", "sampling.temperature: was 1.0, now 0.6"),
+        ({"temperature": 0.6}, "a", "sampling.temperature: was 1.0, now 0.6"),
         ({"prompts": other_prompts}, "a", "prompt.template: was 'plain', now 'deepseek'; prompt.example: was 'Please"),
         ({}, "b", r"engine\.model: was 'a', now 'b'"),
         ({"prompts": last}, "a", "of 'p5' answers another prompt"),

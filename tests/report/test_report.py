@@ -14,7 +14,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.grading import GRADER_VERSION
 from trimsft.report import CompareSettings, ReportSettings, compare, figures, make_report
 from trimsft.report.runs import Run, named_runs, read_runs
-from trimsft.runs import RunLock
+from trimsft.runs import locked
 from trimsft.study.paper_tables import paper_model
 
 
@@ -36,7 +36,7 @@ def test_a_run_under_way_is_reported() -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]) + '{"step": 3, "lo')
     Path("runs/mine/eval/lab-easy").mkdir(parents=True)
     Path("runs/mine/eval/lab-easy/samples.jsonl").write_text('{"problem": "a"}\n{"pro')
-    with RunLock(folder / ".lock"):
+    with locked(folder / ".lock"):
         assert run("report", "runs/mine").exit_code == 0
     page = Path("runs/mine/report.html").read_text()
     assert (
@@ -84,7 +84,7 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     assert "own,mine:half,0.5,1,0," in Path("out/tables/objectives.csv").read_text()
     assert '<th scope="row">half</th><td class="number">0.500</td>' in Path("out/report.html").read_text()
     Path("broken.py").write_text(
-        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.gold\n"
+        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.position\n"
     )
     for name, why in {
         "logit": "gives tokens a weight that is not finite",

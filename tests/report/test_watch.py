@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from trimsft import cli
 from trimsft.report.watch import MOST_RUNS, QUIET, look
-from trimsft.runs import RunLock
+from trimsft.runs import locked
 
 
 def line(step: int, **more: Any) -> str:
@@ -46,7 +46,7 @@ def test_a_training_from_nothing_to_its_end(tmp_path: Path) -> None:
 def test_a_quiet_training_has_stopped_once_its_lock_is_free(tmp_path: Path) -> None:
     path = begin(tmp_path / "a", line(1))
     os.utime(path, (0, path.stat().st_mtime - 2 * QUIET))
-    with RunLock(tmp_path / "a" / ".lock"):
+    with locked(tmp_path / "a" / ".lock"):
         text, has_ended = look(tmp_path / "a", 80)
         assert not has_ended and re.search(r"a  no line for 0:02:0\d, step 1\n", text)
     text, has_ended = look(tmp_path / "a", 80)

@@ -22,7 +22,6 @@ from trimsft.errors import RunError, WriteError
 from trimsft.runs import (
     JsonLines,
     RunDirectory,
-    directory,
     environment,
     files,
     find_weights,
@@ -41,6 +40,7 @@ path = Path(sys.argv[1])
 """
 HOLD = """
 lock = RunDirectory(path).lock()
+lock.__enter__()
 if "fork" in sys.argv:
     ready, tell = os.pipe()
     if os.fork() == 0:
@@ -79,8 +79,8 @@ def held_elsewhere(run: RunDirectory, *options: str) -> Iterator[subprocess.Pope
 
 def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None:
     with held_elsewhere(run) as process:
-        with pytest.raises(RunError) as refused:
-            run.lock()
+        with pytest.raises(RunError) as refused, run.lock():
+            pass
         holder = holder_of(run.path / ".lock")
         assert holder is not None and (holder.pid, holder.host) == (process.pid, os.uname().nodename)
     message = str(refused.value)
@@ -98,7 +98,7 @@ def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: 
             assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
 
 
-def test_a_lock_may_be_taken_twice_or_kept_without_a_name(run: RunDirectory) -> None:
+def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
     path = run.path / ".lock"
 
     def is_locked() -> bool:
@@ -111,15 +111,11 @@ def test_a_lock_may_be_taken_twice_or_kept_without_a_name(run: RunDirectory) -> 
 
     assert holder_of(path) is None
     with run.lock():
-        inner = RunDirectory(run.path).lock()
-        inner.release()
-        inner.release()
+        with RunDirectory(run.path).lock():
+            pass
         holder = holder_of(path)
         assert is_locked() and holder is not None and holder.pid == os.getpid()
     assert not is_locked() and holder_of(path) is None
-    run.lock()
-    assert is_locked()
-    directory._held.pop(path.resolve()).release()
 
 
 @pytest.mark.parametrize("place", [".lock", ".model", "eval", "train", "train/_saving", "train/telemetry.jsonl"])
@@ -129,8 +125,9 @@ def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Pat
     link = run.path / place
     link.parent.mkdir(parents=True)
     link.symlink_to(target)
-    with pytest.raises(RunError, match=f"^{re.escape(str(link))}: is a link, which is not written through; replace it"):
-        run.lock()
+    match = f"^{re.escape(str(link))}: is a link, which is not written through; replace it"
+    with pytest.raises(RunError, match=match), run.lock():
+        pass
     assert target.read_bytes() == b"kept" and link.is_symlink()
     assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
 
@@ -174,7 +171,7 @@ def test_other_settings_are_refused_but_for_harmless_ones(run: RunDirectory) -> 
     for difference in (
         "margin: was 1.5, now 1.0;",
         "lora.rank: was 8, now 16;",
-        "new: was not set, now True.",
+        "new: was not set, now True;",
         "nothing: was None, now not set;",
     ):
         assert difference in message

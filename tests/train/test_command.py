@@ -17,7 +17,7 @@ from transformers import TrainerControl
 
 from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import HungUp, Stopped
+from trimsft.errors import Interrupted
 from trimsft.runs import RunDirectory
 from trimsft.train import run as run_module
 from trimsft.train import stopping, train_model
@@ -148,7 +148,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
 
     def told_at(moment: str) -> str:
         monkeypatch.setattr(moment, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Stopped) as stopped:
+        with pytest.raises(Interrupted) as stopped:
             train_model(**fields, output_dir=run.path)
         monkeypatch.undo()
         return str(stopped.value)
@@ -173,7 +173,7 @@ def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monk
         publish(*args)
 
     monkeypatch.setattr(run_module, "_publish", signalled_publish)
-    with pytest.raises(HungUp, match=f"hung up; the training is done, the model is in {run.model_dir}"):
+    with pytest.raises(Interrupted, match=f"hung up; the training is done, the model is in {run.model_dir}"):
         train_model(**fields, output_dir=run.path)
     assert "stopping after the model is saved\n" in capfd.readouterr().err
     assert run.is_finished() and weights(run) == weights(whole)
@@ -182,7 +182,7 @@ def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monk
 def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Stopping() as heeding:
-        with pytest.raises(Stopped):  # nothing is trained yet
+        with pytest.raises(Interrupted):  # nothing is trained yet
             os.kill(os.getpid(), signal.SIGTERM)
         heeding.on_train_begin(None, None, None)
         monkeypatch.setattr(heeding, "_process", 0)

@@ -220,7 +220,6 @@ def evaluate(settings: EvalSettings) -> Output:
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
-    from trimsft.evaluate.scores import read_scores
     from trimsft.report.score_tables import summary_table
 
     def start(benchmark: str, prompts: Prompts) -> None:
@@ -239,8 +238,7 @@ def evaluate(settings: EvalSettings) -> Output:
             on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
         )
     note(f"recorded in {settings.run.eval_dir}")
-    graders = [read_scores(settings.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
-    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name, graders)])
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
 @app.command("compare")
@@ -389,7 +387,7 @@ def export(settings: ExportSettings) -> Output:
         f"  vllm serve {exported.folder}",
         f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
     ]
-    return Output(exported.as_dict(), lines=lines)
+    return Output(vars(exported), lines=lines)
 
 
 Shipped = Annotated[
@@ -414,7 +412,7 @@ def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag =
     """
     with ending({"names": "NAME", "out": "--out"}.__getitem__):
         if names:
-            copies = [str(path) for path in copy_shipped([] if "all" in names else names, out)]
+            copies = [str(path) for path in copy_shipped(names, out)]
             output = Output(copies, lines=[f"Wrote {path}" for path in copies])
         else:
             listed = {name: title_of(path) for name, path in list_shipped().items()}

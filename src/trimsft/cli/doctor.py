@@ -1,4 +1,4 @@
-"""`trimsft doctor`: packages and their versions, the device, the hub, and whether each backend of the head is right.
+"""`trimsft doctor`: versions, the device, the hub, and whether each backend of the head is right.
 
 A check of a backend, as --json prints it:
 
@@ -7,23 +7,21 @@ A check of a backend, as --json prints it:
 
 from __future__ import annotations
 
-import platform
-import re
-from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any
 
 from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
 from trimsft.errors import one_line
+from trimsft.runs import environment
 
 if TYPE_CHECKING:
     import torch
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Check this machine, and say what to do about problems.
+    """Check this machine.
 
-    Compares the packages that are installed with what the commands need, names the device, asks for the hub, and
-    checks every backend of the head against float64. Exits with 1 if something will make commands fail.
+    Names versions and the device, asks for the hub, and checks every backend of the head against float64. Exits with 1
+    if one is wrong. Whether the installed packages fit each other, pip check says.
 
     \b
     Example:
@@ -36,40 +34,23 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     with ending():
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        about = environment()
         facts = {
-            "python": platform.python_version(),
+            **{name: version or "not installed" for name, version in about["versions"].items()},
+            "platform": about["platform"],
             "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
             "hub": _hub(),
             "backend": auto_backend(torch.empty(1, 1, device=device)),
         }
-        packages, failures = check_packages()
         dtypes = (torch.float32, torch.bfloat16)
         checks = [_check_backend(backend, dtype, device) for backend in BACKENDS[1:] for dtype in dtypes]
-    lines = [f"{name:20} {value}" for name, value in (facts | packages).items()]
+    lines, failures = [f"{name:20} {value}" for name, value in facts.items()], []
     for check in checks:
         name = f"{check['backend']} {check['dtype']}"
         measured = f"{check['error']:.1e}, at most {check['tolerance']:.1e}" if "error" in check else check["reason"]
         lines.append(f"{name:20} {check['verdict']}: {measured}")
         failures += [f"{name} failed: {measured}"] if check["verdict"] == "failed" else []
-    print_output(Output({**facts, "packages": packages, "checks": checks}, lines=lines, failures=failures), as_json)
-
-
-def check_packages() -> tuple[dict[str, str], list[str]]:
-    """Return the installed packages that trimsft needs with their versions, and a line for each that does not fit."""
-    from packaging.requirements import Requirement
-
-    installed, failures = dict[str, str](), list[str]()
-    for needed in map(Requirement, requires("trimsft") or []):
-        if re.search(r"extra == .(dev|docs)\b", str(needed.marker)):
-            continue
-        try:
-            installed[needed.name] = version(needed.name)
-        except PackageNotFoundError:  # of an extra; the command that needs it says which
-            continue
-        if not needed.specifier.contains(installed[needed.name], prereleases=True):
-            wanted = f"{needed.name}{needed.specifier}"
-            failures.append(f"{needed.name} is {installed[needed.name]} here; pip install '{wanted}'")
-    return installed, failures
+    print_output(Output({**facts, "checks": checks}, lines=lines, failures=failures), as_json)
 
 
 def _hub() -> str:

@@ -22,7 +22,7 @@ from typer.core import TyperCommand
 from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
 from trimsft.options import options_of
 
-METAVARS = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
+METAVARS = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER", bool: None}
 
 
 def command_of(
@@ -75,22 +75,22 @@ def flag_names(kind: type) -> Callable[[str], str]:
 
 def _parameters_of(kind: type, shown: Sequence[str]) -> list[inspect.Parameter]:
     """Return a keyword parameter for each option of a dataclass, annotated as typer wants it; those shown first."""
-    hints, defaults = typing.get_type_hints(kind), {one.name: one.default for one in dataclasses.fields(kind)}
-    known = options_of(kind)
+    hints, known = typing.get_type_hints(kind), options_of(kind)
+    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
     parameters = []
     for name in sorted(known, key=lambda name: shown.index(name) if name in shown else len(shown)):
-        of_field, plain = known[name], _plain_type(hints[name])
-        default = inspect.Parameter.empty if defaults[name] is dataclasses.MISSING else defaults[name]
+        of_field, (plain, is_list), default = known[name], _plain_type(hints[name]), defaults[name]
         text = of_field.help + (f" One of: {', '.join(of_field.choices)}." if of_field.choices else "")
         if of_field.argument is not None:
             declared: Any = typer.Argument(metavar=of_field.argument, help=text, show_default=False)
         else:
-            usual = next((word for one, word in METAVARS.items() if plain in (one, one | None, list[one])), None)  # type: ignore[valid-type]
-            metavar = of_field.metavar or ("NAME" if of_field.choices else usual)
+            metavar = of_field.metavar or ("NAME" if of_field.choices else METAVARS[plain])
             hidden = bool(shown) and name not in shown
             declared = typer.Option(*of_field.flags, help=text, metavar=metavar, hidden=hidden)
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
         default = list(default) if isinstance(default, tuple) else default
-        parameters.append(_keyword(name, default, typing.cast(Any, Annotated)[plain, declared]))
+        annotation = list[plain] if is_list else plain | None if default is None else plain  # type: ignore[valid-type]
+        parameters.append(_keyword(name, default, typing.cast(Any, Annotated)[annotation, declared]))
     return parameters
 
 
@@ -98,15 +98,13 @@ def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _plain_type(hint: Any) -> Any:
-    """Return the type that typer knows: one value, maybe absent, or a list."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (tuple, list, Sequence):
-        return list[_plain_type(arguments[0])]  # type: ignore[misc]
-    if arguments:  # a union
-        kind = _plain_type(next(one for one in arguments if one is not type(None)))
-        return kind | None if type(None) in arguments else kind
-    return hint if hint in (str, int, float, bool, Path) else str
+def _plain_type(hint: Any) -> tuple[Any, bool]:
+    """Return the type of one value, text where typer does not know it, and whether there may be several."""
+    arguments = [one for one in typing.get_args(hint) if one is not type(None)]
+    if typing.get_origin(hint) in (tuple, list, Sequence):
+        return _plain_type(arguments[0])[0], True
+    kind = arguments[0] if arguments else hint
+    return (kind if kind in METAVARS else str), False
 
 
 def _show_all(context: typer.Context, wanted: bool) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from trimsft.errors import FAILED, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
+from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from trimsft.tables import Table
 
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds between two lines of progress
+PAUSE = 30.0  # seconds between two lines of progress, where there is no terminal
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no progress or notes.")]
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -79,7 +79,8 @@ def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: 
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        return str(error) or getattr(error, "word", "interrupted") + kept if is_first_process() else ""
+        word = SIGNALS[getattr(error, "number", signal.SIGINT)]
+        return str(error) or word + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if not isinstance(error, RuntimeError):
@@ -149,7 +150,7 @@ def is_first_process() -> bool:
 class Progress:
     """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere a few lines.
 
-    One when a name or its stage is new and at its end, others after 5, 10, 20, 40 and then every 60 seconds.
+    One when a name or its stage is new, one at its end, others every half minute.
     """
 
     def __init__(self) -> None:
@@ -161,7 +162,7 @@ class Progress:
         columns.append(TextColumn("{task.fields[text]}", markup=False))
         self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._tasks: dict[str, Any] = {}
-        self._lines: dict[str, tuple[str, float, float, str]] = {}  # stage, next time, pause and text of the last one
+        self._lines: dict[str, tuple[str, float, str]] = {}  # stage, time and text of the last one
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -177,15 +178,11 @@ class Progress:
                 self._tasks[name] = self._bars.add_task(name, text=text)
             self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
             return
-        last, due, pause, before = self._lines.get(name, (None, 0.0, 0.0, ""))
-        now = time.monotonic()
-        if last != stage:
-            pause = FIRST_PAUSE
-        elif now >= due:
-            pause = min(2 * pause, LONGEST_PAUSE)
-        elif done != total or text == before:
+        last, when, before = self._lines.get(name, ("", -PAUSE, ""))
+        now, is_last = time.monotonic(), done == total and text != before
+        if before and last == stage and now < when + PAUSE and not is_last:
             return
-        self._lines[name] = (stage, now + pause, pause, text)
+        self._lines[name] = (stage, now, text)
         note(f"{name}: {text}")
 
     def end(self, name: str, text: str) -> None:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -34,7 +34,6 @@ from trimsft.runs.parsing import ParseError, checked, parse_json, parse_yaml, re
 from trimsft.runs.secrets import hide_secrets, without_folders
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
-MOST_NAMED = 6  # settings that differ; of a run of another kind all do
 RESTORE = "restore it, or choose another output directory"
 
 
@@ -60,13 +59,15 @@ class RunDirectory:
         """Return the benchmarks that have scores."""
         return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
 
-    def lock(self, *, patience: float = 0.0) -> "RunLock":
-        """Keep other processes out: `with run.lock():`, or call it once and hold it until the process ends.
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out: `with run.lock():`. Of a distributed run only one process may take it.
 
-        Of a distributed run only one process may take it. The directory itself may be a link, nothing in it may.
+        The directory itself may be a link, nothing in it may.
         """
         refuse_links(*self.path.glob("*"))
-        return RunLock(self.path / ".lock", patience=patience)
+        with locked(self.path / ".lock"):
+            yield
 
     # ---- settings
 
@@ -96,11 +97,9 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
-            more = f"; and {len(refused) - MOST_NAMED} more" if len(refused) > MOST_NAMED else ""
-            raise RunError(
-                f"{self.path} holds a run with other settings: {'; '.join(refused[:MOST_NAMED])}{more}. "
-                "Give it the same settings to continue it, or choose another output directory"
-            )
+            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""  # of a run of another kind all differ
+            problem = f"{self.path} holds a run with other settings: {'; '.join(refused[:6])}{more}"
+            raise RunError(problem, hint="give it the same settings to continue it, or choose another output directory")
         if before is None or changed:
             write_whole(self.config_path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 
@@ -206,9 +205,9 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
 # ---- who works on a run
 
 _held: dict[Path, FileLock] = {}
-"""The locks of this process: one that nobody keeps a name for would be freed by the garbage collector."""
+"""The locks of this process. A forked child does not hold them: filelock closes its descriptors."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
+    os.register_at_fork(after_in_child=_held.clear)
 
 
 @dataclass(frozen=True)
@@ -225,53 +224,42 @@ class Holder:
         return f"process {self.pid} on {self.host} since {self.since}{command}"
 
 
-class RunLock:
-    """A lock that holds from the moment it is made until it is released or the process ends, also between machines.
-
-    Taking it again in the same process is harmless: it holds until each is released. A forked child does not hold it.
+@contextlib.contextmanager
+def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Keep other processes out, also those of other machines; to take a lock again in one process is harmless.
 
     Args:
         patience: seconds to wait for whoever holds it; then `RunInUse` is raised.
     """
-
-    def __init__(self, path: Path, *, patience: float = 0.0) -> None:
-        refuse_links(path)
-        self._path = path.resolve()
-        self._lock = _held.get(self._path) or FileLock(self._path, thread_local=False, fallback_to_soft=False)
-        self._is_released = False
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=patience)
-        except Timeout:
-            hint, holder = "wait until it ends, or choose another output directory", _read_holder(self._path)
-            refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
-            refusal.holder = holder
-            raise refusal from None
-        except OSError as error:
-            problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
-            raise RunError(problem, hint="choose another output directory") from error
-        if self._path not in _held:
-            _held[self._path] = self._lock
-            holder = Holder(socket.gethostname(), os.getpid(), _now(), command_line())
-            with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
-                self._path.write_text(json.dumps(asdict(holder)) + "\n", encoding="utf-8")
-
-    def release(self) -> None:
-        """Give it back; a second time does nothing."""
-        if self._is_released or _held.get(self._path) is not self._lock:
-            return
-        self._is_released = True
-        if self._lock.lock_counter == 1:
-            del _held[self._path]
-            with contextlib.suppress(OSError):
-                os.truncate(self._path, 0)
-        self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.release()
+    refuse_links(path)
+    path = path.resolve()
+    lock = _held.get(path) or FileLock(path, thread_local=False, fallback_to_soft=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=patience)
+    except Timeout:
+        holder = _read_holder(path)
+        hint = "wait until it ends, or choose another output directory"
+        refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
+        refusal.holder = holder
+        raise refusal from None
+    except OSError as error:
+        problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
+        raise RunError(problem, hint="choose another output directory") from error
+    if path not in _held:
+        _held[path] = lock
+        holder = Holder(socket.gethostname(), os.getpid(), _now(), command_line())
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
+            path.write_text(json.dumps(asdict(holder)) + "\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        if _held.get(path) is lock:  # else this is a forked child
+            if lock.lock_counter == 1:
+                del _held[path]
+                with contextlib.suppress(OSError):
+                    os.truncate(path, 0)
+            lock.release()
 
 
 def holder_of(path: Path) -> Holder | None:

@@ -26,8 +26,6 @@ STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left b
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
 SAMPLES = 64
-SMALL_UNPACKED = 2**30
-LARGEST_RATIO = 100  # text is packed to a tenth, nothing but zeros to a thousandth
 
 
 # ---- files that are whole or absent
@@ -173,16 +171,9 @@ class JsonLines:
 def read_unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked where its name ends in .gz; raise `DataError`, which names it."""
     try:
-        if not path.name.lower().endswith(".gz"):
-            return path.read_bytes()
-        limit = max(SMALL_UNPACKED, LARGEST_RATIO * path.stat().st_size)
-        with gzip.open(path) as file:
-            content = file.read(limit + 1)
+        return gzip.decompress(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    if len(content) > limit:
-        raise DataError(f"{path}: unpacks to more than {limit:,} bytes", hint="unpack it, if it is meant")
-    return content
 
 
 def fingerprint_file(path: Path) -> str:

@@ -19,7 +19,6 @@ from trimsft.errors import RunError, one_line
 Kind = TypeVar("Kind")
 RESTORE = "restore it or remove it"
 _adapters: dict[Any, Any] = {}  # of pydantic, by type: each takes milliseconds to make
-LARGEST_YAML = 2**20  # settings are written by hand, and the parser needs a second for as many characters
 
 
 class ParseError(ValueError):
@@ -30,25 +29,15 @@ def parse_json(text: bytes | str) -> Any:
     """Return the value of a JSON text."""
     try:
         return json.loads(text)
-    except RecursionError as error:
-        raise ParseError("nested too deeply") from error
-    except ValueError as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
         raise ParseError(one_line(error)) from error
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text of settings, in which no key may stand twice and nothing be an alias.
-
-    A few aliases stand for more than any memory holds, and of a key that stands twice PyYAML takes the last.
-    """
+    """Return the value of a YAML text; refuse a key that is there twice, of which PyYAML takes the last in silence."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise ParseError(f"line {self.peek_event().start_mark.line + 1}: aliases are not supported")
-            return super().compose_node(parent, index)
-
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set[tuple[str, str]]()
             for key in (key for key, _ in node.value if isinstance(key.value, str)):
@@ -57,12 +46,8 @@ def parse_yaml(text: str) -> Any:
                 seen.add((key.tag, key.value))
             return super().construct_mapping(node, deep)
 
-    if len(text) > LARGEST_YAML:
-        raise ParseError(f"longer than {LARGEST_YAML:,} characters")
     try:
         return yaml.load(text, Loader)
-    except RecursionError as error:
-        raise ParseError("nested too deeply") from error
     except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
         raise ParseError(one_line(error)) from error
 

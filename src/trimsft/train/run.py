@@ -79,7 +79,7 @@ def train(settings: Settings) -> TrainResult:
         UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
             A directory that was not there is not there afterwards.
         WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
-        KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
+        Interrupted: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
     # the last reference to the group: Python gives the GIL away to destroy it, where DDP would keep it and wait for

@@ -3,7 +3,7 @@ resumes from it.
 
 with Stopping() as stopping:
     trainer.add_callback(stopping)
-    trainer.train()     # raises KeyboardInterrupt, Stopped or HungUp once the checkpoint is saved
+    trainer.train()     # raises errors.Interrupted once the checkpoint is saved
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import distributed
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from trimsft.errors import Handler, handle_signals, interruption, restore_handlers
+from trimsft.errors import Handler, handle_signals, interruption
 
 SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice, to the process and to its group
 
@@ -50,7 +50,8 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         return self
 
     def __exit__(self, *failure: object) -> None:
-        restore_handlers(self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._group is not None and distributed.is_initialized():
             distributed.destroy_process_group(self._group)
         self._group = None
