@@ -47,7 +47,8 @@ def test_version_and_help_that_names_every_command() -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("trimsft.cli", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
+        ("trimsft.cli.program", {"numpy", "torch", "yaml", "trimsft.options", "trimsft.cli.commands"}),
+        ("trimsft.cli.commands", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
         ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],

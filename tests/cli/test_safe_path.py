@@ -12,9 +12,9 @@ from trimsft.lab import base_model_path
 
 LAUNCH = """
 import subprocess, sys
-from trimsft.cli import commands, main
+from trimsft.cli import main, program
 if __name__ == "__main__":
-    commands.app = lambda prog_name: sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
+    program.app = lambda prog_name: sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
     main()
 """
 OTHERS = ("accelerate", "numpy", "ray", "torch", "tqdm", "transformers", "trimsft", "trl", "typer", "yaml")
