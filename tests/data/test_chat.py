@@ -295,7 +295,7 @@ def test_keys_that_the_template_writes_are_trained(tmp_path: Path) -> None:
 
 def test_templates_that_forget_earlier_thoughts(tmp_path: Path) -> None:
     row, template = chat({"weight": 0}, at=2), TEMPLATES["qwen3"]
-    with pytest.raises(DataError, match="writes message 2 differently where others follow: its turns have no weights"):
+    with pytest.raises(DataError, match="writes message 2 differently where others follow: its turns have no place"):
         trainer_of([row], tmp_path, template)
     trained = texts([row], tmp_path, template=template, assistant_only_loss=True)[0][1]
     assert "two<|im_end|>" in trained and "one" not in trained

@@ -123,7 +123,7 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
     lengths = sorted(map(len, trained["input_ids"]))
     for max_length in (None, 1, 2, 9, lengths[0], lengths[4], lengths[-1] + 1):
         for keep, window in (("start", slice(max_length)), ("end", slice(-max_length if max_length else None, None))):
-            examples = Encoder(tokenizer, chosen, max_length, keep).examples(rows)
+            examples = Encoder(tokenizer, template=chosen, max_length=max_length, keep=keep).examples(rows)
             for example, row in zip(examples, trained, strict=True):
                 ids, labels = row["input_ids"][window], row["labels"][window]
                 assert example.prompt + example.completion == ids

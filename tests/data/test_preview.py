@@ -24,7 +24,7 @@ ROW = {"problem": "What is 1+1?", "solution": "It is \\boxed{2}."}
 
 def seen(row: Any = ROW, weights: str | None = None, **truncation: Any) -> Preview:
     template = choose_template("auto", TOKENIZER, "")
-    return preview([row], Encoder(TOKENIZER, template, **truncation, rules=parse_weights(weights)), 1)
+    return preview([row], Encoder(TOKENIZER, rules=parse_weights(weights), template=template, **truncation), 1)
 
 
 def shown(one: Preview, *, colour: bool = False) -> str:

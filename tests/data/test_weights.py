@@ -1,6 +1,7 @@
 """Weights that data gives: rules, rows, messages, parts and tokens, through collators and losses."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 import torch
 from datasets import Dataset, IterableDataset
 
+import trimsft
+from examples.own_objective import Answer
 from tests.data.test_chat import QWEN, SPECIAL, TEMPLATES, turn
 from tests.data.toys import CHAT, ROWS, local, make_tokenizer
 from tests.train import tiny
-from trimsft import make_objective
+from trimsft import TokenStats, make_objective
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import Encoder, load_training_data
 from trimsft.data.templates import choose_template
@@ -49,7 +52,9 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
     tokenizer = make_tokenizer(chat=template, special=SPECIAL)
     rules = parse_weights(weights)
     if "problem" in row:
-        ids, values = Encoder(tokenizer, choose_template("plain", tokenizer), rules=rules).encode([row])[0]
+        ids, values = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer)).encode_rows([row])[
+            0
+        ]
     else:
         ids, values = TrlEncoder(tokenizer, rules=rules, **options).encode(row)
     borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(ids)]
@@ -65,6 +70,7 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
         ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
         ("/frac/=0.25", {"frac": 0.25}),
         ("thinking=0", {"<think>so 4</think>": 0}),
+        ("last_line=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
         ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),
     ],
 )
@@ -83,12 +89,6 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
             assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, found)  # eos, or the end of a turn
         prompt = found[0]
         assert prompt[1] == 0 and "2+2?" in prompt[0]
-
-
-def test_empty_thoughts_are_masked_by_a_pattern() -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "<think>\n\n</think>\n\nHi")]}
-    found = weighed(r"/<think>\s*<\/think>\s*/=0", row, train_on="assistant")
-    assert [weight for _, weight in found] == [0, 1, 0, 1] and found[-1][0] == "Hi<|im_end|>\n"
 
 
 def test_roles_and_turns() -> None:
@@ -153,28 +153,53 @@ def test_rules_that_fit_nothing_are_refused(tmp_path: Path) -> None:
         load_training_data(local(tmp_path, [{"input_ids": [5]}], weights="prompt=1"), make_tokenizer(), with_eval=False)
 
 
-def test_the_command_trains_the_assistant(tmp_path: Path) -> None:
+MISTRAL = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)  # SmolLM's, too
+FORGETS = CHATML.replace("{{ m.content }}", "{{ m.content if loop.last else m.content.split('</think>')[-1] }}")
+ENDS = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3": "<|eot_id|>", "gemma": "<end_of_turn>"}
+ENDS |= {"deepseekv3": "<｜end▁of▁sentence｜>", MISTRAL: "<eos>", CHATML: "<|im_end|>"}  # noqa: RUF001
+
+
+def trained_of(path: Path, row: Any, template: str, **options: Any) -> str:
+    """The text that the command trains of a row, without spaces."""
+    tokenizer = make_tokenizer(chat=TEMPLATES.get(template, template), special=SPECIAL)
+    rows, _ = load_training_data(local(path, [row], **options), tokenizer, with_eval=False)
+    return "".join(tokenizer.decode([label for label in rows[0]["labels"] if label != -100]).split())
+
+
+@pytest.mark.parametrize("template", ENDS)
+def test_the_command_trains_the_assistant(template: str, tmp_path: Path) -> None:
     row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
-    mistral = (
-        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
-        "{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
-    )
-    smol = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    smol += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    ends = {"qwen2_5": "<|im_end|>\n", "llama3": "<|eot_id|>", "gemma": "<end_of_turn>\n"}
-    templates = {**{name: TEMPLATES[name] for name in ends}, "mistral": mistral, "smol": smol}
-    ends |= {"mistral": "<eos>", "smol": "<|im_end|>\n"}  # TRL has no marks for these two
-    for name, template in templates.items():
-        tokenizer = make_tokenizer(chat=template, special=SPECIAL)
-        for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
-            rows, _ = load_training_data(local(tmp_path, [row], train_on=train_on), tokenizer, with_eval=False)
-            trained = tokenizer.decode([label for label in rows[0]["labels"] if label != -100])
-            assert "".join(trained.split()) == "".join((end + ends[name]).strip() for end in answers), (name, train_on)
-        rows, _ = load_training_data(local(tmp_path, [row], train_on="all"), tokenizer, with_eval=False)
-        assert rows[0]["labels"] == rows[0]["input_ids"]
-    forgets = "{% for m in messages[-2:] %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
-    with pytest.raises(DataError, match=r"writes message 0 differently where others follow.*take another template by"):
-        load_training_data(local(tmp_path, [row]), make_tokenizer(chat=forgets, special=SPECIAL), with_eval=False)
+    mark = "<｜Assistant｜>" if template == "deepseekv3" else ""  # noqa: RUF001  TRL has it trained
+    for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
+        wanted = "".join(mark + answer + ENDS[template] for answer in answers)
+        assert trained_of(tmp_path, row, template, train_on=train_on) == wanted, train_on
+    everything = trained_of(tmp_path, row, template, train_on="all")
+    assert everything.endswith(ENDS[template]) and everything.index("a") < everything.index("one")
+
+
+def test_thoughts_that_templates_write_or_drop_are_masked(tmp_path: Path) -> None:
+    thinks = [turn("assistant", f"<think>why {text}</think>{text}") for text in ("one", "two")]
+    row = {"messages": [turn("user", "a"), thinks[0], turn("user", "b"), thinks[1]]}
+    end = "<|im_end|>"
+    assert trained_of(tmp_path, row, "qwen3") == f"one{end}<think>whytwo</think>two{end}"
+    assert trained_of(tmp_path, row, "qwen3", weights="history_thinking=0.5").startswith("<think>whyone</think>")
+    bare = {"messages": [turn("user", "a"), turn("assistant", "one")]}
+    assert trained_of(tmp_path, bare, "qwen3", weights="empty_thinking=1") == f"<think></think>one{end}"
+    assert trained_of(tmp_path, bare, "qwen3") == f"one{end}"
+    # a template that is not known, and forgets: its answers stand elsewhere where others follow, but for the last
+    says = r"writes message 1 differently where others follow.*train the last turn alone, take a template that marks"
+    with pytest.raises(DataError, match=says):
+        trained_of(tmp_path, row, FORGETS)
+    assert trained_of(tmp_path, row, FORGETS, train_on="last") == f"<think>whytwo</think>two{end}"
+    with pytest.raises(DataError, match="message 1: the chat template of the model leaves '<think>' of assistant out"):
+        trained_of(tmp_path, row, "deepseekv3")
 
 
 # ---- losses
@@ -183,6 +208,7 @@ TOKENISED = [
     {
         "input_ids": (ids := tiny.make_tokenizer()(row["text"] + " <eos>")["input_ids"]),
         "token_weights": [[1.0, 0.5, 2.0, 0.0][(place + number) % 4] for place in range(len(ids))],
+        "token_roles": [place % 5 for place in range(len(ids))],
     }
     for number, row in enumerate(tiny.TEXTS)
 ]
@@ -194,10 +220,28 @@ SOFT_CHATS = [
 FORMS = {"tokens": TOKENISED, "rows": SOFT_ROWS, "chats": SOFT_CHATS}
 
 
-def by_hand(trainer: Any, rows: Any, train_on: Any = "all") -> tuple[float, dict[str, torch.Tensor]]:
+class Knowing:
+    """Reads everything that is known of a token beside its logits."""
+
+    needs = ("position", "row", "role", "data_weight")
+
+    def __init__(self) -> None:
+        self.seen: list[torch.Tensor] = []
+
+    def weights(self, tokens: TokenStats) -> torch.Tensor:
+        assert tokens.position is not None and tokens.row is not None and tokens.gold is not None
+        assert tokens.role is not None and tokens.data_weight is not None
+        self.seen.append(torch.stack([tokens.row, tokens.position, tokens.gold]))
+        plain = make_objective("trim", **tiny.BAND).weights(tokens)
+        return plain * (1 + tokens.position / 9) * (1 + tokens.role) * (2 + tokens.data_weight)
+
+
+def by_hand(
+    trainer: Any, rows: Any, train_on: Any = "all", objective: Any = None
+) -> tuple[float, dict[str, torch.Tensor]]:
     """Loss and gradients of all rows, one at a time, by the formula."""
     encoder = TrlEncoder(tiny.make_tokenizer(), train_on)
-    objective, model = make_objective("trim", **tiny.BAND), tiny.unpatched(trainer.model)
+    weigh, model = objective or make_objective("trim", **tiny.BAND), tiny.unpatched(trainer.model)
     total, count = torch.zeros((), dtype=torch.float64), 0
     for row in rows:
         ids, weights = encoder.encode(row)
@@ -205,8 +249,12 @@ def by_hand(trainer: Any, rows: Any, train_on: Any = "all") -> tuple[float, dict
         kept = torch.tensor([weight for weight in weights[1:] if weight])
         count += len(kept)
         if len(kept):
-            logits = model(input_ids=torch.tensor([ids])).logits
-            data = lambda tokens, kept=kept: objective.weights(tokens) * kept  # noqa: E731
+            logits, is_kept = model(input_ids=torch.tensor([ids])).logits, weights[1:] > 0
+            facts: dict[str, Any] = {"data_weight": kept, "gold": labels[0, 1:][is_kept]}
+            if objective:
+                facts |= {"position": torch.arange(1, len(ids))[is_kept], "row": torch.zeros(len(kept))}
+                facts["role"] = torch.from_numpy(encoder.roles(row, ids)[1:][is_kept])
+            data = lambda tokens, known=facts: weigh.weights(replace(tokens, **known)) * known["data_weight"]  # noqa: E731
             total = total + tiny.plain_loss(logits, labels, data, normalizer=1.0).loss
     (total / count).backward()
     return float(total.detach() / count), tiny.gradients_of(model)
@@ -230,7 +278,45 @@ def test_losses_are_those_of_a_plain_loop(form: str, settings: Any, tmp_path: Pa
     loss, gradients = by_hand(trainer, FORMS[form], train_on)
     trainer.train()
     assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
+    assert tiny.logged(trainer, "weighted_loss")[0] == pytest.approx(loss, rel=1e-4)
     tiny.assert_same_gradients(trainer.grads[0], gradients)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("settings", [{}, {"packing": True}, {"padding_free": True, "max_length": None}], ids=str)
+def test_an_objective_sees_what_is_known_of_a_token(form: str, settings: Any, tmp_path: Path) -> None:
+    options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "max_steps": 1, **settings}
+    only = {"assistant_only_loss": True} if form == "chats" else {}
+    objective = Knowing()
+    trainer = tiny.make_ours(tmp_path, FORMS[form], {"objective": objective}, **only, **options)
+    loss, gradients = by_hand(trainer, FORMS[form], "assistant" if form == "chats" else "all", Knowing())
+    trainer.train()
+    assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
+    tiny.assert_same_gradients(trainer.grads[0], gradients)
+    encoded = [TrlEncoder(trainer.processing_class).encode(row)[0] for row in FORMS[form]]
+    texts: dict[int, list[tuple[int, int]]] = {}
+    for text, place, gold in objective.seen[-1].T.tolist():  # before it, packed texts were tried
+        texts.setdefault(text, []).append((place, gold))
+    for tokens in texts.values():  # each number is of one text
+        assert any(all(ids[place : place + 1] == [gold] for place, gold in tokens) for ids in encoded)
+
+
+def test_the_example_weighs_the_end_of_thoughts_and_the_last_line(tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": "<think> w1 </think> w2 w3\nw4 w5"}
+    rows, tokenizer = [{"messages": [{"role": "user", "content": "w9"}, answer]}] * 2, tiny.make_tokenizer()
+    objective = Answer(think_end=tokenizer("w2")["input_ids"][0])  # to this tokenizer </think> is unknown
+    options = {"objective": objective, "processing_class": tokenizer}
+    trainer = tiny.make_ours(tmp_path, rows, options, max_steps=1, assistant_only_loss=True)
+    batches = tiny.record_batches(trainer)
+    trainer.train()
+    output = batches[0][1]
+    words = tokenizer.batch_decode(output.labels[: len(output.labels) // 2].unsqueeze(1))
+    assert words == ["<unk>", "w1", "<unk>", "w2", "w3", "w4", "w5", "<eos>"]
+    counts = torch.tensor([word in ("w2", "w4", "w5", "<eos>") for word in words]).repeat(2)
+    expected = torch.where(counts, 1.0, make_objective("trim").weights(output.tokens))
+    torch.testing.assert_close(output.weights, expected)
+    with pytest.raises(UsageError, match="Answer needs the role of each token, and there is none; Trim"):
+        trimsft.patch(tiny.make_model(), objective)(**tiny.make_batch())
 
 
 def test_evaluation_weighs_likewise(tmp_path: Path) -> None:

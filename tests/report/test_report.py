@@ -84,7 +84,7 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     assert "own,mine:half,0.5,1,0," in Path("out/tables/objectives.csv").read_text()
     assert '<th scope="row">half</th><td class="number">0.500</td>' in Path("out/report.html").read_text()
     Path("broken.py").write_text(
-        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.gold\n"
+        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.position\n"
     )
     for name, why in {
         "logit": "gives tokens a weight that is not finite",

@@ -36,6 +36,7 @@ def hand_table(
         "competitor_id": np.full(count, 7, dtype=np.int32),
         "entropy": np.ones(count, dtype=np.float32),
         "rank": (np.where(gaps >= 0, 1, 2) if rank is None else np.array(rank)).astype(np.int32),
+        "data_weight": np.ones(count, dtype=np.float32),
         "gradient_norm": (np.ones(count) if norm is None else np.array(norm)).astype(np.float32),
     }
     return TokenTable(columns, {}, metadata)

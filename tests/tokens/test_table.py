@@ -28,7 +28,7 @@ def columns_of(example: list[int], **changed):
         "rank": np.ones(count, dtype=np.int32),
     }
     floats = np.linspace(0, 1, count).astype(np.float32)
-    return columns | dict.fromkeys(("nll", "gap", "entropy", "gradient_norm"), floats) | changed
+    return columns | dict.fromkeys(("nll", "gap", "entropy", "gradient_norm", "data_weight"), floats) | changed
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_categories_are_indexes_in_memory_and_words_in_the_file(path) -> None:
     words = pq.read_table(path)["category"].to_pylist()
     assert [CATEGORIES[kind] for kind in table["category"]] == words
     assert table.texts == {} and "text" not in table.columns  # texts take most of the time
-    assert read_metadata(path) == json.loads(pq.read_schema(path).metadata[b"trimsft"]) == {"schema": 2, "model": "m"}
+    assert read_metadata(path) == json.loads(pq.read_schema(path).metadata[b"trimsft"]) == {"schema": 3, "model": "m"}
     other_order = pa.array(["other", "numeric"]).dictionary_encode()
     pq.write_table(as_arrow(columns_of([0, 0])).set_column(4, "category", other_order), path)
     assert read_token_table(path)["category"].tolist() == [3, 0]

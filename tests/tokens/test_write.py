@@ -29,7 +29,7 @@ NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
 
 def examples_of(folder, rows=ROWS, **truncation):
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return Encoder(tokenizer, choose_template("auto", tokenizer), **truncation).examples(rows)
+    return Encoder(tokenizer, template=choose_template("auto", tokenizer), **truncation).examples(rows)
 
 
 def plain_statistics(model, examples):

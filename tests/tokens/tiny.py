@@ -92,6 +92,7 @@ def make_table(
         "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
         "rank": np.where(gap > 0, 1, 2),
         "gradient_norm": np.sqrt(2) * (1 - p),
+        "data_weight": np.ones_like(p),
     }
     arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
     if top:  # gold and competitor

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from trimsft.data.formats import at
 from trimsft.data.templates import TrainOn
-from trimsft.data.weights import RowText, Rule, Turn, as_weight
+from trimsft.data.weights import OF_TEMPLATES, RowText, Rule, Turn, as_weight
 from trimsft.errors import DataError, UsageError, one_line
 
 Row = Mapping[str, Any]
@@ -65,6 +65,8 @@ class TrlEncoder:
     completion_only_loss: bool | None = None
     """Mask prompts; None does so, too."""
     rules: tuple[Rule, ...] = ()
+    with_roles: bool = False
+    """Whether an objective needs the role of each token."""
     used: set[Rule] = field(default_factory=set, init=False, repr=False, compare=False)
     """The rules that have fitted a token."""
     _shown: set[Any] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -74,18 +76,31 @@ class TrlEncoder:
         """Return the tokens of a row, at full length, and the weight of each."""
         self.check(row)
         if "input_ids" in row:
-            if self.rules:
+            if set(self.rules) - set(OF_TEMPLATES):
                 raise DataError("have no effect on rows of token ids", field="weights", hint="use token_weights")
             ids, weights = self._tokenised(row)
         else:
             ids, is_trained = self._masked(row)
             weights = is_trained.astype(np.float64)
             chat = [message for message, _ in self.turns(row)]
-            if self.rules or any(map(_has_weights, chat)):
+            if set(self.rules) - set(OF_TEMPLATES) or any(map(_has_weights, chat)):
                 text = self._placed(row, chat, ids)
-                weights *= self._factors_of_messages(text, chat)
+                weights = self.apply_rules(text, is_trained, weights * self._factors_of_messages(text, chat))
+            elif chat and self.rules and "</think>" in (self.text(row) or ""):
+                # where a template is not TRL's, it drops thoughts itself, and turns may have no place
+                text = self._placed(row, chat, ids, has_turns=isinstance(self._chat_template, str))
                 weights = self.apply_rules(text, is_trained, weights)
         return ids, weights * as_weight(row.get("weight"), "weight")
+
+    def roles(self, row: Row, ids: list[int]) -> NDArray[np.int64]:
+        """Return the role of each token of a row, see `trimsft.objectives.token_stats.ROLES`."""
+        if "input_ids" in row:
+            roles = row.get("token_roles")
+            if roles is None or len(roles) != len(ids):
+                problem = "needs the role of each token, and rows of token ids have none"
+                raise DataError(problem, field="objective", hint="give them as token_roles, or rows of text")
+            return np.array(roles, dtype=np.int64)
+        return self._placed(row, [message for message, _ in self.turns(row)], ids).roles()
 
     def apply_rules(self, text: RowText, is_trained: NDArray[np.bool_], weights: Weights) -> Weights:
         """Return weights times the factor of every rule that fits; what a rule alone trains begins with 1."""
@@ -133,14 +148,17 @@ class TrlEncoder:
                 raise DataError(f"{where}: tool_calls must be a list of objects", value=calls)
             if calls:
                 others["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
-            if role == "tool" and isinstance(message.get("content"), str):
-                others["content"] = {**message, "content": message["content"] + "."}
+            content = message.get("content")
+            if role == "tool" and isinstance(content, str):
+                others["content"] = {**message, "content": content + "."}
+            if role == "assistant" and isinstance(content, str) and "</think>" in content:
+                others["<think>"] = {**message, "content": content.replace("</think>", ".</think>", 1)}
             # only up to here, since templates leave the thoughts of earlier answers out by intention
             before = chat[:turn]
             for key, other in others.items():
                 if not self._shows((role, key), row, [*before, message], row, [*before, other]):
                     problem = f"{where}: the chat template of the model leaves {key!r} of {role} out"
-                    raise DataError(problem, value=message[key], hint=_HINT)
+                    raise DataError(problem, value=message.get(key, content), hint=_HINT)
         if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
             raise DataError("the chat template of the model leaves 'tools' out", hint=_HINT)
 
@@ -211,29 +229,32 @@ class TrlEncoder:
         ids = list(rendered["input_ids"])
         if self.train_on == "all":
             return ids, np.ones(len(ids), dtype=bool)
-        is_trained = np.array(rendered["assistant_masks"], dtype=bool) if is_marked else np.zeros(len(ids), dtype=bool)
+        is_trained = np.array(rendered["assistant_masks"], dtype=bool) if is_marked else np.ones(len(ids), dtype=bool)
         if not is_marked or self.train_on == "last":
-            text = self._placed(row, chat, ids)
-            answers = [place for place, turn in enumerate(text.turns) if turn.role == "assistant"]
-            for place in () if is_marked else answers:
-                start = self._border(chat, place, row, text.text, add_generation_prompt=True)
-                is_trained |= text.inside(start, text.turns[place].end)
-            if self.train_on == "last" and answers:
-                is_trained &= text.inside(text.turns[answers[-1]].start, len(text.text))
+            answers = [place for place, message in enumerate(chat) if message["role"] == "assistant"]
+            text, is_inside = self.text(row) or "", np.zeros(len(ids), dtype=bool)
+            tokens = RowText(text, token_ends(self.tokenizer, text, ids))
+            for place in answers[-1:] if self.train_on == "last" else answers:
+                start = self._border(chat, place, row, text, add_generation_prompt=not is_marked)
+                is_inside |= tokens.inside(start, self._border(chat, place + 1, row, text))
+            is_trained &= is_inside
         if not is_trained.any():
             raise DataError("leaves no token to train on in a row", field="train_on", value=self.train_on)
         return ids, is_trained
 
     # ---- where things stand in the text
 
-    def _placed(self, row: Row, chat: Sequence[Any], ids: list[int]) -> RowText:
+    def _placed(self, row: Row, chat: Sequence[Any], ids: list[int], *, has_turns: bool = True) -> RowText:
         """Return the text of a row, where its tokens end in it, and its turns."""
         text = self.text(row) or ""
         ends = token_ends(self.tokenizer, text, ids, add_special_tokens=not chat)
+        if not has_turns:
+            return RowText(text, ends, [Turn("assistant", 0, len(text))], text)
         if chat:
             borders = [self._border(chat, place, row, text) for place in range(len(chat) + 1)]
             turns = zip(chat, borders[:-1], borders[1:], strict=True)
-            return RowText(text, ends, [Turn(message["role"], start, end) for message, start, end in turns])
+            own = self._render(list(chat), row, tokenize=False, is_own=True) if "</think>" in text else text
+            return RowText(text, ends, [Turn(message["role"], start, end) for message, start, end in turns], own)
         start = len(row["prompt"]) if "prompt" in row else 0
         return RowText(text, ends, [Turn("prompt", 0, start), Turn("completion", start, len(text))])
 
@@ -247,8 +268,10 @@ class TrlEncoder:
         if options.get("add_generation_prompt"):  # a template may open an answer otherwise than it asks for one
             return self._border(chat, place, row, text)
         problem = f"the chat template of the model writes message {place - 1} differently where others follow"
-        hint = "take another template by chat_template_path, one that marks answers by {% generation %}, or prompts "
-        raise DataError(f"{problem}: its turns have no weights of their own", hint=f"{hint}and completions")
+        hint = (
+            "train the last turn alone, take a template that marks answers by {% generation %} (chat_template_path), "
+        )
+        raise DataError(f"{problem}: its turns have no place", hint=f"{hint}or bring prompts and completions")
 
     def _factors_of_messages(self, text: RowText, chat: Sequence[Any]) -> Weights:
         """Return what messages and their parts say of their tokens."""
@@ -271,12 +294,12 @@ class TrlEncoder:
 
     # ---- rendering
 
-    def _render(self, messages: list[Any], row: Row, **options: Any) -> Any:
+    def _render(self, messages: list[Any], row: Row, *, is_own: bool = False, **options: Any) -> Any:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
             raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
         options |= {"return_dict": True} if options["tokenize"] else {}
-        options |= {"tools": self._tools(row), "chat_template": self._chat_template or None}
+        options |= {"tools": self._tools(row), "chat_template": (not is_own and self._chat_template) or None}
         options |= row.get("chat_template_kwargs") or {}
         try:
             return self.tokenizer.apply_chat_template([_plain(turn) for turn in messages], **options)

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,8 @@ from numpy.typing import NDArray
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
 from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
 from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file
-from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, TrainOn, choose_template
-from trimsft.data.weights import RowText, Rule, Turn, as_weight, parse_weights
+from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
+from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
 from trimsft.models import load_tokenizer as load_tokenizer
 
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TOKEN_WEIGHTS = "token_weights"
-"""The column of tokenised rows by which the weights of the objective are multiplied."""
+"""The column of tokenised rows, and of a batch, by which the weights of the objective are multiplied."""
+TOKEN_ROLES = "token_roles"
+"""Likewise: the part of the chat that each token is of, for objectives that need it."""
 
 
 # ---- problems and solutions
@@ -127,26 +128,18 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """Makes tokens and weights of rows, those that training on them sees."""
+class Encoder(TrlEncoder):
+    """Makes tokens and weights of rows of any form, those that training on them sees."""
 
-    tokenizer: Any
-    template: PromptTemplate | None  # of problems and solutions; TRL's forms need none
+    template: PromptTemplate | None = None
+    """Of problems and solutions; TRL's forms need none."""
     max_length: int | None = None
     keep: Keep = "start"
-    train_on: TrainOn = "all"
-    completion_only_loss: bool | None = None
-    rules: tuple[Rule, ...] = ()
 
-    @cached_property
-    def others(self) -> TrlEncoder:
-        """The encoder of rows in TRL's forms."""
-        return TrlEncoder(self.tokenizer, self.train_on, self.completion_only_loss, self.rules)
-
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], Weights]]:
+    def encode_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], Weights]]:
         """Return the tokens of rows, at full length, and the weight of each."""
         if self.template is None:
-            return [self.others.encode(row) for row in rows]
+            return [self.encode(row) for row in rows]
         problems, solutions = ([row[name] for row in rows] for name in FORMS[PAIR])
         pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
         return [
@@ -156,20 +149,28 @@ class Encoder:
 
     def _weights_of_pair(self, row: Mapping[str, Any], prompt: list[int], completion: list[int]) -> Weights:
         weights = np.repeat([0.0, 1.0], [len(prompt), len(completion)])
-        if self.rules and self.template is not None:
-            parts = [self.template.render([row["problem"]])[0], _without_eos(row["solution"], self.tokenizer.eos_token)]
-            offsets = self.tokenizer(parts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-            asked, answered = ([end for _, end in one] for one in offsets)
-            start, end = len(parts[0]), len(parts[0]) + len(parts[1])
-            begins = [0] * (len(prompt) - len(asked))  # bos
-            ends = np.array([*begins, *asked, *(start + one for one in answered), end], dtype=np.int64)
-            text = RowText("".join(parts), ends, [Turn("prompt", 0, start), Turn("completion", start, end)])
-            weights = self.others.apply_rules(text, weights > 0, weights)
+        if self.rules:
+            weights = self.apply_rules(self._text_of_pair(row, prompt + completion), weights > 0, weights)
         return weights * as_weight(row.get(WEIGHT), WEIGHT)
+
+    def _text_of_pair(self, row: Mapping[str, Any], ids: list[int]) -> RowText:
+        """Return the text of a problem and its solution, and where its tokens end in it."""
+        assert self.template is not None
+        parts = [self.template.render([row["problem"]])[0], _without_eos(row["solution"], self.tokenizer.eos_token)]
+        offsets = self.tokenizer(parts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        prompt, completion = ([end for _, end in one] for one in offsets)
+        start, end = len(parts[0]), len(parts[0]) + len(parts[1])
+        ends = [*prompt, *(start + one for one in completion), end]
+        ends = [0] * (len(ids) - len(ends)) + ends  # bos
+        turns = [Turn("prompt", 0, start), Turn("completion", start, end)]
+        return RowText("".join(parts), np.array(ends, dtype=np.int64), turns)
+
+    def roles(self, row: Mapping[str, Any], ids: list[int]) -> NDArray[np.int64]:
+        return super().roles(row, ids) if self.template is None else self._text_of_pair(row, ids).roles()
 
     def examples(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         """Return the rows as tokens, truncated."""
-        return [self.truncated(number, *encoded) for number, encoded in enumerate(self.encode(rows))]
+        return [self.truncated(number, *encoded) for number, encoded in enumerate(self.encode_rows(rows))]
 
     def truncated(self, number: int, ids: list[int], weights: Weights) -> Example:
         """Return tokens and weights of a row without what the maximum length takes."""
@@ -220,8 +221,9 @@ def load_training_data(
     with_eval: bool,
     assistant_only_loss: bool = False,
     completion_only_loss: bool | None = None,
+    with_roles: bool = False,
 ) -> tuple[Dataset, Dataset | None]:
-    """Return the rows to train and to evaluate on, as tokens.
+    """Return the rows to train and to evaluate on, as tokens, with their roles where an objective needs them.
 
     Of messages the assistant's turns are trained, unless `train_on` says otherwise.
     """
@@ -245,17 +247,18 @@ def load_training_data(
         require_masked_prompts(completion_only_loss)
     if config.benchmarks_dir is not None:
         rows = without_overlap(rows, config.benchmarks_dir, drop=config.drop_overlap)
-    rules, sets = parse_weights(config.weights), list[Any]()
+    sets = list[Any]()
     for name, one in (("train", rows), ("eval", test_rows)):
         form = None if one is None else find_form(one.column_names)
         if one is None or form == PAIR:
-            sets.append(one if one is None else encode(one, tokenizer, config))
+            sets.append(one if one is None else encode(one, tokenizer, config, with_roles=with_roles))
         elif {"image", "images"} & set(one.column_names):  # which TRL prepares
             config.refuse(("train_on", "weights"), "rows with images")
             sets.append(one)
         else:
             train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
-            encoder = Encoder(tokenizer, None, None, "start", train_on, completion_only_loss, rules)
+            rules = rules_of(config.weights, train_on)
+            encoder = Encoder(tokenizer, train_on, completion_only_loss, rules, with_roles)
             sets.append(tokenise(one, encoder, f"{name} data"))
     return sets[0], sets[1]
 
@@ -288,10 +291,11 @@ def without_overlap(rows: Dataset, folder: str, *, drop: bool) -> Dataset:
     return rows.select(sorted(set(range(len(rows))) - inside)) if drop else rows
 
 
-def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
+def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = False) -> Any:
     """Tokenise rows of problem and solution at full length: the trainer truncates."""
     template = choose_template(config.template, tokenizer, config.system_prompt)
-    return tokenise(rows, Encoder(tokenizer, template, rules=parse_weights(config.weights)), "data")
+    rules = parse_weights(config.weights)
+    return tokenise(rows, Encoder(tokenizer, rules=rules, with_roles=with_roles, template=template), "data")
 
 
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
@@ -303,35 +307,44 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     is_stream = not isinstance(rows, Dataset)
     columns = list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
     if encoder.template is None and not is_stream:
-        check_chats(rows.with_format(None), encoder.others, where)
-    # of a stream no row is known before
-    may_weigh = bool(is_stream or encoder.template is None or encoder.rules or WEIGHT in columns)
+        check_chats(rows.with_format(None), encoder, where)
+    # of a stream no row is known before; roles go beside weights
+    may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
 
     def as_columns(batch: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         names = list(batch)  # of a stream, more than its first row has
         given = [dict(zip(names, one, strict=True)) for one in zip(*(batch[name] for name in names), strict=True)]
         if encoder.template is None:
             places = [f"{where}, row {number}" for number in numbers]
-            encoded = [at(place, encoder.others.encode, row) for place, row in zip(places, given, strict=True)]
+            encoded = [at(place, encoder.encode, row) for place, row in zip(places, given, strict=True)]
         else:
-            encoded = encoder.encode(given)
+            encoded = encoder.encode_rows(given)
         labels = [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded]
         made: dict[str, list[Any]] = {"input_ids": [ids for ids, _ in encoded], "labels": labels}
-        return made | ({TOKEN_WEIGHTS: [weights.tolist() for _, weights in encoded]} if may_weigh else {})
+        if may_weigh:
+            made[TOKEN_WEIGHTS] = [weights.tolist() for _, weights in encoded]
+        if encoder.with_roles:
+            made[TOKEN_ROLES] = [encoder.roles(row, ids).tolist() for row, (ids, _) in zip(given, encoded, strict=True)]
+        return made
 
     ids, options = List(Value("int32")), dict[str, Any]()
     if not is_stream:  # the cache's key would not see that this code has changed
         options = {"load_from_cache_file": False, "desc": "Tokenising"}
     kinds = {"input_ids": ids, "labels": ids} | ({TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {})
+    kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
     made = rows.map(
         as_columns, batched=True, with_indices=True, remove_columns=columns, features=Features(kinds), **options
     )
     if is_stream:
         return made.select_columns(list(kinds))
-    unused = [str(rule) for rule in encoder.rules if rule not in encoder.others.used]
+    unused = [str(rule) for rule in encoder.rules if rule not in encoder.used and rule not in OF_TEMPLATES]
     if unused:
         raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
-    if may_weigh and all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights):
+    if (
+        may_weigh
+        and not encoder.with_roles
+        and all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
+    ):
         made = made.remove_columns(TOKEN_WEIGHTS)
     return made
 

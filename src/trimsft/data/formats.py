@@ -36,7 +36,7 @@ FORMS = {
 KNOWN = ", ".join("+".join(columns) for columns in FORMS.values())
 """The forms by their columns, for hints."""
 _BESIDE = {
-    "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights"),
+    "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights", "token_roles"),
     "prompt-completion": ("tools", "chat_template_kwargs"),
     "messages": ("tools", "chat_template_kwargs"),
 }

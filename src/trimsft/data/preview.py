@@ -80,7 +80,7 @@ def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> 
     tokenizer = encoder.tokenizer
     texts, special = TokenTexts(tokenizer), set(tokenizer.all_special_ids)
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    encoded, shown = encoder.encode(rows), []
+    encoded, shown = encoder.encode_rows(rows), []
     for number, (ids, weights) in enumerate(encoded[:count]):
         low, high = kept_window(len(ids), encoder.max_length, encoder.keep)
         # the first token left is predicted by nothing, whatever its weight

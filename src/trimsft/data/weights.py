@@ -5,7 +5,9 @@ r"""Weights of tokens by what they are: `--weights "prompt=0.1, thinking=0.5, bo
 
 Factors of all rules that fit a token multiply, and so does what the data itself says of a row, a message or a part.
 `prompt`, `system`, `user` and `tool` are about what is not trained otherwise, and train it; `completion`, `assistant`,
-`last_turn`, `thinking` (<think>), `tool_call`, `answer` (neither), `boxed` and patterns are about what is.
+`last_turn`, `thinking` (<think>), `tool_call`, `answer` (neither) and its `last_line`, `boxed` and patterns are about
+what is. So are `empty_thinking`, a block that the template has written, and `history_thinking`, which the model's own
+template leaves out of a history: where answers are trained, both are 0 unless a rule says otherwise.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.errors import DataError, UsageError
+from trimsft.objectives.token_stats import ROLES
 from trimsft.options import unknown_name
 
 CONTEXT = ("system", "user", "tool")
-NAMES = ("prompt", *CONTEXT, "completion", "assistant", "last_turn", "thinking", "tool_call", "answer", "boxed")
+SPANS = ("thinking", "empty_thinking", "history_thinking", "tool_call", "answer", "last_line", "boxed")
+NAMES = ("prompt", *CONTEXT, "completion", "assistant", "last_turn", *SPANS)
 _RULE = re.compile(r"\s*(?:/(?P<pattern>(?:\\.|[^/\\])+)/|(?P<name>\w+))\s*=\s*(?P<weight>[^,\s]+)\s*(?:,|\Z)")
 _THINKING = re.compile(r"\A(?:(?!<think>).)*?</think>|<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CALLS = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*", re.DOTALL)
@@ -39,6 +43,17 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.name}={self.weight}"
+
+
+OF_TEMPLATES = (Rule("empty_thinking", 0.0), Rule("history_thinking", 0.0))
+"""What templates do to thoughts."""
+
+
+def rules_of(text: str | None, train_on: str) -> tuple[Rule, ...]:
+    """Return the rules of a text, and those of templates that it does not name where answers are trained."""
+    given = parse_weights(text)
+    names = {rule.name for rule in given}
+    return (*given, *(rule for rule in OF_TEMPLATES if train_on != "all" and rule.name not in names))
 
 
 def parse_weights(text: str | None, *, option: str = "weights") -> tuple[Rule, ...]:
@@ -89,6 +104,8 @@ class RowText:
     text: str
     ends: NDArray[np.int64]
     turns: Sequence[Turn] = field(default_factory=tuple)
+    own: str = ""
+    """The same by the model's own template, where that in use is one for training."""
 
     def inside(self, start: int, end: int) -> NDArray[np.bool_]:
         """Return the tokens between two characters: a token belongs where its last character stands."""
@@ -112,10 +129,21 @@ class RowText:
                 for turn in answers
                 for start, end in _spans(rule, self.text[turn.start : turn.end])
             ]
+        if rule.name == "history_thinking":
+            asked = max((turn.start for turn in self.turns if turn.role == "user"), default=0)
+            dropped = [self.text[start:end].strip() not in self.own for start, end in spans]
+            spans = [span for span, is_dropped in zip(spans, dropped, strict=True) if is_dropped and span[0] < asked]
         fits = np.zeros(len(self.ends), dtype=bool)
         for start, end in spans:
             fits |= self.inside(start, end)
         return fits if rule.name in CONTEXT else fits & is_trained
+
+    def roles(self) -> NDArray[np.int64]:
+        """Return the part of the chat that each token is of, as an index into `ROLES`."""
+        roles, every = np.zeros(len(self.ends), dtype=np.int64), np.ones(len(self.ends), dtype=bool)
+        for name in ("tool", "answer", "thinking", "tool_call", "last_line"):
+            roles[self.fitting(Rule(name, 1.0), every)] = ROLES.index(name.removesuffix("_call"))
+        return roles
 
 
 def _spans(rule: Rule, text: str) -> list[tuple[int, int]]:
@@ -124,6 +152,10 @@ def _spans(rule: Rule, text: str) -> list[tuple[int, int]]:
         return [match.span() for match in rule.pattern.finditer(text)]
     if rule.name == "boxed":
         return [(match.start(), _closing(text, match.end())) for match in re.finditer(r"\\boxed\s*\{", text)]
+    if rule.name == "empty_thinking":
+        return [match.span() for match in re.finditer(r"<think>\s*</think>\s*", text)]
+    if rule.name == "history_thinking":
+        return [match.span() for match in re.finditer(r"<think>.*?</think>\s*", text, re.DOTALL)]
     thinking = [match.span() for match in _THINKING.finditer(text)]
     # a call that is only thought of is none
     calls = [
@@ -132,10 +164,15 @@ def _spans(rule: Rule, text: str) -> list[tuple[int, int]]:
         if not any(start <= match.start() < end for start, end in thinking)
     ]
     if rule.name in ("thinking", "tool_call"):
-        return thinking if rule.name == "thinking" else calls
+        return calls if rule.name == "tool_call" else thinking
     taken = sorted([*thinking, *calls])
     borders = [0, *(border for span in taken for border in span), len(text)]
-    return list(zip(borders[::2], borders[1::2], strict=True))
+    answers = list(zip(borders[::2], borders[1::2], strict=True))
+    if rule.name == "answer":
+        return answers
+    start, end = answers[-1]
+    line = text.rfind("\n", start, start + len(text[start:end].rstrip()))
+    return [(max(start, line + 1), end)]
 
 
 def _closing(text: str, place: int) -> int:

@@ -5,7 +5,7 @@ backends see trained tokens only.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -92,6 +92,7 @@ def linear_cross_entropy(
     *,
     bias: Tensor | None = None,
     token_weights: Tensor | None = None,
+    facts: Mapping[str, Tensor] | None = None,
     ignore_index: int = IGNORED,
     normalizer: float | Tensor | None = None,
     logit_scale: float = 1.0,
@@ -121,6 +122,8 @@ def linear_cross_entropy(
         bias: [V].
         token_weights: floating-point numbers of the shape of labels, which multiply the objective's weights before it
             is decided what is skipped. A label of weight 0 is ignored; weights of ignored labels are never looked at.
+        facts: fields of `TokenStats` that an objective may need and the head cannot know, of the shape of labels:
+            position, row, role.
         normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
@@ -158,12 +161,20 @@ def linear_cross_entropy(
     if not isinstance(normalizer, Tensor) and normalizer == 0:
         raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on")
     weights_N = None if token_weights is None else token_weights.detach().reshape(-1).float()
+    facts_N = dict(facts or {})
+    if "data_weight" in needs_of(objective):
+        facts_N["data_weight"] = torch.ones_like(labels, dtype=torch.float32) if weights_N is None else weights_N
+    for name, values in facts_N.items():
+        if values.numel() != len(labels_N):
+            raise ValueError(f"facts: {name} must have the shape of labels, got {tuple(values.shape)}")
+        facts_N[name] = values.reshape(-1) if rows is None else values.reshape(-1)[rows]
     problem = Problem(
         hidden_TH=hidden_NH,
         weight_VH=weight,
         bias_V=bias,
         labels_T=labels_N if rows is None else labels_N[rows],
         token_weights_T=weights_N if weights_N is None or rows is None else weights_N[rows],
+        facts_T=facts_N,
         objective=objective,
         normalizer=count if normalizer is None else normalizer,
         logit_scale=float(logit_scale),

@@ -6,15 +6,16 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 import functools
 import importlib.util
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trimsft.errors import TrimSFTError, UsageError, WrongArgument, one_line
-from trimsft.objectives import Objective, TokenStats
+from trimsft.objectives import Objective, TokenStats, needs_of
+from trimsft.objectives.token_stats import without
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
@@ -47,6 +48,7 @@ class Problem:
     labels_T: Tensor
     objective: Objective
     token_weights_T: Tensor | None = None  # float32; weights of the objective are multiplied by them
+    facts_T: Mapping[str, Tensor] = field(default_factory=dict)  # what objectives see beside statistics, by name
     normalizer: float | Tensor = 1.0
     logit_scale: float = 1.0
     softcap: float | None = None
@@ -61,7 +63,8 @@ class Problem:
 
     def weights_of(self, tokens: TokenStats, rows: slice | Tensor = slice(None)) -> Tensor:
         """Return what these rows count: the objective's weights, times those that were given."""
-        weights = weigh(self.objective, tokens)
+        facts = {name: values[rows] for name, values in self.facts_T.items()}
+        weights = weigh(self.objective, replace(tokens, **facts) if facts else tokens)
         return weights if self.token_weights_T is None else weights * self.token_weights_T[rows]
 
     @property
@@ -102,6 +105,9 @@ class Solution:
 
 def weigh(objective: Any, tokens: TokenStats) -> Tensor:
     """Return the objective's weights, detached and checked for shape and type; it must leave its tokens as they are."""
+    for name in needs_of(objective):
+        if getattr(tokens, name) is None:
+            raise without(name, objective)
     # torch counts how often a tensor was written to, but for its inference mode
     tensors = [one for one in vars(tokens).values() if one is not None and not one.is_inference()]
     before = [one._version for one in tensors]

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+ROLES = ("prompt", "thinking", "tool", "answer", "last_line")
+"""Parts of a chat: `tool` is a call or its result, `last_line` the end of an answer, which `answer` is the rest of."""
+
+
 @dataclass(frozen=True)
 class TokenStats:
     """What one forward pass says about each trained token: detached, one entry per token, in order."""
@@ -30,6 +34,14 @@ class TokenStats:
     """Entropy of the predicted distribution in nats, where it was asked for; float32."""
     gold: Tensor | None = None
     """Id of the gold token, where the head knows it; int64."""
+    position: Tensor | None = None
+    """Place of the token in its text, from 0; int64. This and the next ones where an objective `needs` them."""
+    row: Tensor | None = None
+    """Number of its text within the micro-batch; int64."""
+    role: Tensor | None = None
+    """Index into `ROLES`; int64."""
+    data_weight: Tensor | None = None
+    """Weight by the data, by which the weight of the objective is multiplied in any case; float32."""
 
     @property
     def prob(self) -> Tensor:
@@ -61,7 +73,7 @@ Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"
 
 
 def needs_of(objective: Any) -> frozenset[str]:
-    """Return which optional statistics of a token an objective cannot do without: "entropy", or none.
+    """Return which optional statistics of a token an objective cannot do without, such as "entropy" or "role".
 
     A class says so in its attribute `needs`; a plain function takes what there is.
     """
@@ -71,7 +83,10 @@ def needs_of(objective: Any) -> frozenset[str]:
 def without(statistic: str, objective: Any) -> UsageError:
     """Return the error where a statistic that an objective needs is not there."""
     problem = f"{type(objective).__name__} needs the {statistic} of each token, and there is none"
-    return UsageError(problem, field="objective", hint=f"ask the head for it: {statistic}=True")
+    hint = f"ask the head for it: {statistic}=True"
+    if statistic in ("position", "row", "role", "data_weight"):
+        hint = "TrimSFTTrainer gives it; for a loop see token_roles of patch and facts of linear_cross_entropy"
+    return UsageError(problem, field="objective", hint=hint)
 
 
 def is_finite_number(value: Any) -> bool:

@@ -103,10 +103,10 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
-    """Return the weight of each token of a table, by the objective's own formula."""
-    known = "a token table knows nll, gap, entropy and competitor, not the gold id and its logit"
+    """Return the weight of each token of a table: by the objective's own formula, times that of the data."""
+    known = "a token table knows nll, gap, entropy, rank and the ids, not the gold token's logit, role and position"
     try:
-        weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64)
+        weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64) * table["data_weight"]
     except Exception as error:  # whatever the code of others does
         problem = f"{objective!r} cannot weigh a token table ({type(error).__name__}: {one_line(error)})"
         raise UsageError(problem, hint=known) from error
@@ -191,7 +191,7 @@ def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[G
     """Group tokens as numeric, symbol, connector, other."""
     weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
     is_inside = region_of(table["gap"], margin, bandwidth) == 1
-    columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm, weights * norm)
+    columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm * table["data_weight"], weights * norm)
     which = table["category"].astype(np.int64)
     tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(CATEGORIES)) for values in columns)
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
@@ -399,7 +399,7 @@ def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Interva
         "tokens": np.ones_like(norm),
         "weight": weights,
         "middle": region_of(table["gap"], *setting) == REGIONS.index("middle"),
-        "sft_mass": norm,
+        "sft_mass": norm * table["data_weight"],
         "trim_mass": weights * norm,
     }
     groups = {"all": np.ones(len(table), dtype=bool)}

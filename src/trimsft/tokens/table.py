@@ -1,7 +1,9 @@
 """`tokens.parquet`: one line for each trained token, and how it was made in the schema's metadata.
 
-    example position token_id text   category nll   gap   competitor_id competitor_text entropy rank gradient_norm
-          0        0       52 "Step" other    0.11  2.31            77 "So"               0.42    1         0.147
+    example position token_id text   category nll   gap  competitor_id competitor_text entropy rank gradient_norm
+          0        0       52 "Step" other    0.11  2.31            77 "So"               0.42   1         0.147
+
+and `data_weight`, by which the data multiplies the weights of any objective.
 
 With `top`, also the most probable tokens, the gold one among them. Metadata under the key `trimsft`, as JSON.
 """
@@ -27,7 +29,7 @@ from trimsft.runs.files import written_beside
 from trimsft.runs.parsing import checked, parse_json
 from trimsft.tokens.categories import CATEGORIES
 
-VERSION = 2  # the version of the columns and what they mean; in the metadata as `schema`
+VERSION = 3  # the version of the columns and what they mean; in the metadata as `schema`
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
@@ -42,6 +44,7 @@ SCHEMA = pa.schema(
         ("entropy", pa.float32()),
         ("rank", pa.int32()),
         ("gradient_norm", pa.float32()),
+        ("data_weight", pa.float32()),
     ]
 )
 TOP_SCHEMA = pa.schema(
@@ -97,10 +100,12 @@ class TokenTable:
 
     def stats(self) -> TokenStats:
         """Return what objectives weigh; the gold logit itself is not in the table."""
-        nll, gap, entropy = (torch.from_numpy(self[name].copy()) for name in ("nll", "gap", "entropy"))
-        competitor = torch.from_numpy(self["competitor_id"].astype(np.int64))
+        names = ("nll", "gap", "entropy", "data_weight")
+        nll, gap, entropy, data_weight = (torch.from_numpy(self[name].copy()) for name in names)
+        ids = (torch.from_numpy(self[name].astype(np.int64)) for name in ("competitor_id", "token_id", "example"))
+        competitor, gold, row = ids
         gold_logit = torch.full_like(gap, torch.nan)
-        return TokenStats(nll=nll, gap=gap, gold_logit=gold_logit, competitor=competitor, entropy=entropy)
+        return TokenStats(nll, gap, gold_logit, competitor, entropy, gold, row=row, data_weight=data_weight)
 
 
 # ---- reading

@@ -24,7 +24,7 @@ from trimsft.data.chat import check_chats
 from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, fingerprint_rows, load_tokenizer
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
-from trimsft.data.weights import parse_weights
+from trimsft.data.weights import parse_weights, rules_of
 from trimsft.errors import RunError, UsageError, counted
 from trimsft.models import load_config, load_model
 from trimsft.runs import environment, find_weights, fingerprint_folder
@@ -100,8 +100,6 @@ def write_token_table(
         size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
         columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
         on_rows(len(examples), len(examples))
-        if any((example.weights[example.trained] != 1).any() for example in examples):
-            log.warning("%s: weights of the data are not in the table, only which tokens are trained", out)
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
         write_table(out, table, {**facts, "tokens": len(table)})
     metadata = read_metadata(out)
@@ -123,18 +121,20 @@ def make_encoder(
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-    length, rules = rendering.max_length or None, parse_weights(rendering.weights)
+    length = rendering.max_length or None
     rendered: dict[str, Any] = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
     rendered["weights"] = rendering.weights
     if "problem" in rows[0]:
         template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
         rendered["template"] = resolve_template_name(rendering.template, tokenizer)
         rendered["system_prompt"] = rendering.system_prompt
-        return Encoder(tokenizer, template, length, rendering.keep, rules=rules), rendered
+        rules = parse_weights(rendering.weights)
+        return Encoder(tokenizer, rules=rules, template=template, max_length=length, keep=rendering.keep), rendered
     train_on: Any = rendering.train_on or ("assistant" if "messages" in rows[0] else "all")
     rendered |= {"train_on": train_on, "completion_only_loss": rendering.completion_only_loss}
-    encoder = Encoder(tokenizer, None, length, rendering.keep, train_on, rendering.completion_only_loss, rules)
-    check_chats(rows, encoder.others, "data")
+    only, rules = rendering.completion_only_loss, rules_of(rendering.weights, train_on)
+    encoder = Encoder(tokenizer, train_on, only, rules, max_length=length, keep=rendering.keep)
+    check_chats(rows, encoder, "data")
     encoder.examples(rows[:1])
     return encoder, rendered
 
@@ -195,6 +195,7 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
         "example": np.repeat([example.number for example in examples], lengths).astype(np.int32),
         "position": np.concatenate([one.trained + one.skipped for one in examples]).astype(np.int32),
         "token_id": ids,
+        "data_weight": np.concatenate([one.weights[one.trained] for one in examples]).astype(np.float32),
         "text": words,
         "competitor_text": texts.take(columns["competitor_id"]),
         "category": np.concatenate([categorise(words[start:end].to_pylist()) for start, end in ends]),

@@ -19,11 +19,11 @@ from transformers import masking_utils
 from trl import pack_dataset
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.data.encode import TOKEN_ROLES, TOKEN_WEIGHTS
 from trimsft.head import IGNORED
 
+TOKEN_COLUMNS = {TOKEN_WEIGHTS: torch.float32, TOKEN_ROLES: torch.int64}
 MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
-TOKEN_WEIGHTS = "token_weights"
-"""The column of a dataset, and of a batch, by which the weights of the objective are multiplied."""
 
 
 # ---- collators
@@ -31,15 +31,17 @@ TOKEN_WEIGHTS = "token_weights"
 
 @dataclass
 class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
-    """Makes a batch as TRL does, and puts the weight of each label beside it, where rows have them."""
+    """Makes a batch as TRL does, and puts the weight and role of each label beside it, where rows have them."""
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = super().torch_call(examples)
-        if TOKEN_WEIGHTS in examples[0]:
-            rows = [torch.tensor(example[TOKEN_WEIGHTS], dtype=torch.float32) for example in examples]
-            rows = [torch.cat(rows)] if self.padding_free else rows
-            width = batch["labels"].shape[1]
-            batch[TOKEN_WEIGHTS] = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows])
+        width = batch["labels"].shape[1]
+        for name, kind in TOKEN_COLUMNS.items():
+            if name in examples[0]:
+                rows = [torch.tensor(example[name], dtype=kind) for example in examples]
+                rows = [torch.cat(rows)] if self.padding_free else rows
+                batch[name] = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row in rows])
+        if TOKEN_WEIGHTS in batch:
             batch["labels"][batch[TOKEN_WEIGHTS] == 0] = IGNORED  # which Trainer then does not count
         return batch
 
@@ -62,14 +64,15 @@ class PackedRows(WeightedRows):
             return {name: value for name, value in batch.items() if name != POSITIONS}
         batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
         missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
-        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0, TOKEN_WEIGHTS: 0.0}
+        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0, **dict.fromkeys(TOKEN_COLUMNS, 0)}
         names = [name for name in fill if name in batch]
         return {name: nn.functional.pad(batch[name], (0, missing), value=fill[name]) for name in names}
 
 
 def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:
     """Truncate or pack tokenised rows as TRL does, their weights with them, of which it knows nothing."""
-    dataset = dataset.select_columns(["input_ids", "labels", TOKEN_WEIGHTS])
+    roles = [TOKEN_ROLES] if TOKEN_ROLES in (dataset.column_names or ()) else []
+    dataset = dataset.select_columns(["input_ids", "labels", TOKEN_WEIGHTS, *roles])
     if packing:
         dataset = dataset.shuffle(seed=args.seed) if args.shuffle_dataset else dataset
         return pack_dataset(dataset, args.max_length, args.packing_strategy)

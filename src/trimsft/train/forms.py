@@ -26,7 +26,7 @@ def known(rows: Any, args: Any, name: str) -> Any:
     return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
 
 
-def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
+def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bool = False) -> Any:
     """Return a dataset in which problems and solutions are tokens and labels; one for TRL stays as it is."""
     if _is_left_alone(rows, args):
         return rows
@@ -34,18 +34,19 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     columns = _columns(rows)
     if _is_for_trl(rows, args):
         train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
-        return _checked(rows, Encoder(tokenizer, None, None, "start", train_on, args.completion_only_loss), name)
+        encoder = Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles)
+        return _checked(rows, encoder, name)
     if find_form(columns) is None:
         problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
     require_masked_prompts(args.completion_only_loss)
-    return encode(rows, tokenizer, DataConfig(f"{name}_dataset"))
+    return encode(rows, tokenizer, DataConfig(f"{name}_dataset"), with_roles=with_roles)
 
 
 def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
     """Return rows as tokens, labels and weights where they have weights of their own, or as they are."""
     columns, where = _columns(rows), f"{name} data"
-    has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns))
+    has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns)) or encoder.with_roles
     if {"image", "images"} & set(columns):
         if has_weights:
             raise DataError("weights of rows with images are not known", field=f"{name}_dataset", hint="remove them")
@@ -53,7 +54,7 @@ def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
     is_chat = find_form(columns) in ("messages", "prompt-completion") and bool(encoder.tokenizer.chat_template)
     if not isinstance(rows, Dataset):  # the rows of a stream are not known before
         return tokenise(rows, encoder, where) if is_chat or has_weights or rows.column_names is None else rows
-    if has_weights or (is_chat and check_chats(rows.with_format(None), encoder.others, where)):
+    if has_weights or (is_chat and check_chats(rows.with_format(None), encoder, where)):
         return tokenise(rows, encoder, where)
     return rows
 

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.data.encode import TOKEN_WEIGHTS
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.train.batches import MASK, POSITIONS, TOKEN_WEIGHTS, PackedRows, WeightedRows, learns_prompt, splits_rows
+from trimsft.train.batches import MASK, POSITIONS, PackedRows, WeightedRows, learns_prompt, splits_rows
 from trimsft.train.patching import inside_peft
 
 BEGINNING = 16

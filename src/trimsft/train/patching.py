@@ -35,7 +35,7 @@ from trimsft.head.lm_head import (
     whole_weight,
 )
 from trimsft.head.loss import TrainedRows
-from trimsft.objectives import Objective, TokenStats, make_objective
+from trimsft.objectives import Objective, TokenStats, make_objective, needs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def patch(
     Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
     `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
     `shift_labels` are understood as transformers' own losses do; `token_weights`, of the labels' shape, multiply the
-    weights of the objective. Patching again replaces the settings.
+    weights of the objective; `token_roles` are for one that needs them. Patching again replaces the settings.
 
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
@@ -207,6 +207,7 @@ def _fused_forward(
     shift_labels: Tensor | None = None,
     num_items_in_batch: Tensor | int | None = None,
     token_weights: Tensor | None = None,
+    token_roles: Tensor | None = None,
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
@@ -227,10 +228,14 @@ def _fused_forward(
         shift_labels = shifted(labels)
         if token_weights is not None:
             token_weights = shifted(token_weights, fill=0)
+        if token_roles is not None:
+            token_roles = shifted(token_roles, fill=0)
     if token_weights is not None:
         shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
     head = _uncompiled(self.get_output_embeddings())
-    call = _Call(settings, shift_labels, num_items_in_batch, token_weights, _start_counting(head, shift_labels))
+    facts = _facts(needs_of(settings.objective), shift_labels, kwargs.get("position_ids"), token_roles)
+    counting = _start_counting(head, shift_labels)
+    call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, counting)
     with call.through(head):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
@@ -258,6 +263,18 @@ def _fused_forward(
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)
         output.loss = loss + coefficient * aux_loss.to(loss.device)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
+
+
+def _facts(
+    needs: frozenset[str], labels: Tensor, position_ids: Tensor | None, roles: Tensor | None
+) -> dict[str, Tensor]:
+    """Return what an objective needs to know of tokens beside their statistics, of the shape of shifted labels."""
+    if position_ids is None or position_ids.shape[-2:] != labels.shape:
+        position_ids = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
+    position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of a model that sees images there are three
+    rows = (position_ids == 0).flatten().cumsum(0).view_as(labels) - 1  # packed texts begin at 0 each
+    facts = {"position": position_ids + 1, "row": rows, "role": roles}  # of the token that is predicted
+    return {name: values for name, values in facts.items() if name in needs and values is not None}
 
 
 @_disable_dynamo
@@ -289,6 +306,7 @@ class _Call:
     labels: Tensor
     normalizer: Tensor | float | None
     token_weights: Tensor | None
+    facts: dict[str, Tensor]
     trained: TrainedRows | None
     results: list[LossOutput] = field(default_factory=list)
     placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
@@ -332,6 +350,7 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
         settings.objective,
         bias=bias,
         token_weights=None if call.token_weights is None else call.token_weights.to(weight.device),
+        facts={name: values.to(weight.device) for name, values in call.facts.items()},
         ignore_index=IGNORED,
         normalizer=call.normalizer,
         logit_scale=settings.logit_scale,

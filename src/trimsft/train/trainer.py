@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 from transformers import AutoProcessor, TrainingArguments
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
-from trimsft.data.encode import LengthReport, measure_lengths
+from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, UsageError, WrongArgument
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
-from trimsft.objectives import SFT, Objective, make_objective
+from trimsft.objectives import SFT, Objective, make_objective, needs_of
 from trimsft.train import batches, forms
-from trimsft.train.batches import TOKEN_WEIGHTS
+from trimsft.train.batches import TOKEN_COLUMNS
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main
 from trimsft.train.compiling import LayerCompiler
@@ -97,7 +97,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
-        self._is_fused, self._micro_batch = False, (-1, 0)
+        self._is_fused, self._micro_batch, self._needs_roles = False, (-1, 0), "role" in needs_of(chosen)
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
@@ -139,7 +139,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
-            dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name)
+            dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name, with_roles=self._needs_roles)
         if not isinstance(dataset, Dataset) and TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
             return batches.cut_with_weights(dataset, args, packing)
         if not isinstance(dataset, Dataset):
@@ -168,8 +168,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
-        if TOKEN_WEIGHTS not in self._signature_columns:
-            self._signature_columns.append(TOKEN_WEIGHTS)
+        self._signature_columns += [name for name in TOKEN_COLUMNS if name not in self._signature_columns]
 
     def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         collate = self.data_collator
@@ -250,7 +249,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.telemetry.observe(outputs, inputs)
         if not return_outputs:
             return loss
-        given = {name: value for name, value in inputs.items() if name not in ("labels", TOKEN_WEIGHTS)}
+        given = {name: value for name, value in inputs.items() if name not in ("labels", *TOKEN_COLUMNS)}
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
             return loss, model(**given)
 
