@@ -74,7 +74,7 @@ def test_the_best_of_each_column_is_bold_within_its_group() -> None:
 
     assert bold() == [True, True, False]  # shown as the same number
     assert bold(best=min) == [False, False, True]
-    assert bold(groups=["x", "x", "y"], also_ties=False) == [False, False, False]
+    assert bold(groups=["x", "x", "y"]) == [False, False, False]
 
 
 def test_a_wide_table_fits_80_columns_and_breaks_no_word() -> None:
@@ -123,7 +123,7 @@ def test_records_as_files(tmp_path) -> None:
         {"text": "*", "x_ours": math.nan, "x_low": None, "x_high": None, "count": None},
         {"text": "e", "x_ours": 2.345, "x_low": 2.0, "x_high": 3.0, "count": 3},
     ]
-    text, table = Records("name", "Title_", rows, ["Note."], {"x": 1}, shown=2).write(tmp_path)
+    text, table = Records("name", "Title_", rows, ["Note."], {"x": 1}).write(tmp_path)
     assert text.read_text().splitlines() == [
         "# Title\\_",
         "",
@@ -131,9 +131,8 @@ def test_records_as_files(tmp_path) -> None:
         "| --- | ---: | ---: |",
         "| a\\|b\\_c d | 0.0 \\[0.0, 1.0\\] | 1,234,567 |",
         "| \\* | - | - |",
+        "| e | 2.3 \\[2.0, 3.0\\] | 3 |",
         "",
         "Note.",
-        "",
-        "1 more rows are in name.csv.",
     ]
     assert table.read_text().splitlines()[0] == "text,x_ours,x_low,x_high,count"

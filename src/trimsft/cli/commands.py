@@ -250,8 +250,8 @@ def tokens(settings: TokenSettings) -> Output:
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS}
-    columns = [word for name, value in given.items() for word in (f"--{name}", value)]
+    given = [(name, str(value)) for name, value in given_options(settings).items() if name in ROWS]
+    columns = [word for name, value in given for word in (f"--{name}", value)]
     program, lines = terminal.program_name(), []
     for one in tables.summaries:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
