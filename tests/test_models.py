@@ -99,8 +99,6 @@ def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: 
     weights.write_bytes(kept)
     change(folder / "model.safetensors", lambda tensors: tensors.pop(TENSOR))
     refused(adapter, f"model' is not whole: it lacks the tensor {TENSOR}")
-    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": 3}')
-    refused(adapter, "base_model_name_or_path must be a name, got 3")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.processes import finish, start, wait_for
+from trimsft.api import evaluate_model
 from trimsft.errors import Interrupted, RunError, UsageError
-from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
+from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader

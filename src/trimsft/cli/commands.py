@@ -205,11 +205,13 @@ def compare(settings: CompareSettings) -> Output:
     """
     from trimsft.report.comparison import compare as compare_scores
 
-    compared, is_for_people = compare_scores(settings), settings.style == "terminal"
-    for sentence in () if is_for_people else compared.left_out:  # else they stand below the tables
+    compared = compare_scores(settings)
+    value = json.loads(compared.render("json"))
+    if settings.style == "terminal":
+        return Output(value, compared.tables)
+    for sentence in compared.left_out:  # on a terminal they stand below the tables
         note(sentence)
-    rendered = [] if is_for_people or settings.out is not None else [compared.render(settings.style)]
-    return Output(json.loads(compared.render("json")), compared.tables if is_for_people else (), rendered)
+    return Output(value, lines=[compared.render(settings.style)] if settings.out is None else [])
 
 
 # ---- tokens and reports

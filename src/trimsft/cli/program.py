@@ -5,6 +5,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from trimsft import __version__
+
 SECTIONS = {
     "Commands": {
         "quickstart": "Compare objectives on a small model, on a CPU, offline.",
@@ -58,8 +60,6 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from trimsft import __version__
-
         typer.echo(f"trimsft {__version__}")
         raise typer.Exit
 

@@ -102,20 +102,18 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 @contextmanager
 def _log_lines(level: int) -> Iterator[None]:
     """Print what this package logs in the first process, unless somebody listens already."""
-    logger = logging.getLogger("trimsft")
+    logger, handler = logging.getLogger("trimsft"), logging.Handler()
     if logger.handlers:
         yield
         return
-    handler = logging.Handler()
     handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
-    before = logger.level
     logger.addHandler(handler)
     logger.setLevel(level)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before)
+        logger.setLevel(logging.NOTSET)
 
 
 # ---- lines on stderr

@@ -2,7 +2,7 @@
 
 runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades.jsonl  scores.json
 
-evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
+evaluated = evaluate(EvalSettings(model="runs/trim", benchmarks=("math500",), samples=8))
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from trimsft.data.templates import TemplateError, resolve_template_name
@@ -50,17 +49,6 @@ class Evaluated(Tabular):
             shares = [Cell.of(one.interval(metric)) for metric in metrics]
             rows.append((Cell(one.benchmark), Cell(str(one.problems), data=one.problems), *shares))
         return [Table("", ("benchmark", "problems", *metrics), tuple(rows))]
-
-
-def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str | Path], **options: Any) -> Evaluated:
-    """Sample, grade and score a model; what is recorded already is not generated again.
-
-    Args:
-        model: a run directory, a model folder, or a name of the hub or of a server.
-        benchmarks: names or .jsonl files; one or several.
-        options: fields of `EvalSettings`, such as samples=4, max_tokens=512.
-    """
-    return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
 
 
 def evaluate(
