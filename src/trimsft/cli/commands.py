@@ -172,9 +172,7 @@ def evaluate(settings: EvalSettings) -> Output:
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        if not terminal.is_quiet():
-            typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
-        for text in prompts.notes:
+        for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
             note(text)
 
     with Progress() as show:

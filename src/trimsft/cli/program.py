@@ -34,11 +34,9 @@ class Program(TyperGroup):
         return [name for section in SECTIONS.values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.list_commands(ctx):
-            return None
         from trimsft.cli.commands import commands
 
-        return typer.main.get_group(commands).commands[cmd_name]
+        return typer.main.get_group(commands).commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, section in SECTIONS.items():

@@ -128,13 +128,8 @@ def tell(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a line that --quiet leaves out."""
-    if not is_quiet():
+    if not _quiet.get():
         tell(text)
-
-
-def is_quiet() -> bool:
-    """Return whether the command that is under way was called with --quiet."""
-    return _quiet.get()
 
 
 def is_first_process() -> bool:
@@ -231,4 +226,4 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return a console without colours for numbers and paths; on stderr it is silent with --quiet."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, quiet=stderr and is_quiet())
+    return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())
