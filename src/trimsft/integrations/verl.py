@@ -2,8 +2,8 @@
 
     torchrun --nproc_per_node 2 -m trimsft.integrations.verl trimsft=dft data.train_files=train.parquet ...
 
-verl hands a loss the log-probability of each token and nothing of its competitor. So objectives of the probability alone
-work (dft, fsft, auto-trim, saft, talr, p-alpha, ...), and those that look at the gap or the entropy are refused.
+verl hands a loss the log-probability of each token and nothing of its competitor. So objectives of the probability
+alone work (dft, fsft, auto-trim, saft, talr, p-alpha, ...), and those that look at the gap or the entropy are refused.
 """
 
 from __future__ import annotations
