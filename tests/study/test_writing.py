@@ -45,13 +45,11 @@ def write(tmp_path, name, found=None, *, tokens=(), cells=None, scale=LAB, words
     `cells` are those that it should have, by default those that it has.
     """
     found, folder = found or {}, StudyFolder(tmp_path / "study")
-    folder.settle(scale)
+    folder.settle(scale, [*found, *tokens])
     for each, scores in found.items():
         write_run(folder, each, scores)
-        folder.remember([each], {"scores"})
     for number, each in enumerate(tokens):
         make_table(folder.tokens(each), [list(words) * 4] * 6, shift=0.5 * number)
-        folder.remember([each], {"tokens"})
     write_study(STUDIES[name], scale, cells or [*found, *tokens], folder.out, resamples=resamples)
     return folder.out / "tables"
 
