@@ -15,6 +15,7 @@ import importlib.util
 import itertools
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -256,6 +257,9 @@ def parse(words: Sequence[str]) -> Settings:
     split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
     flags = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
     words = [flags.get(word, word) for word in itertools.chain.from_iterable(split)]
+    for place in range(len(words) - 1, 0, -1):  # --data a.jsonl:0.7 b.jsonl:0.3
+        if all(re.search(r".:\d*\.?\d+,?$", word) for word in words[place - 1 : place + 1]):
+            words[place - 1 : place + 1] = [f"{words[place - 1].rstrip(',')},{words[place]}"]
     parser.check_names([word for word in words if word.startswith("--")])
     parser.add_argument("--config")
     for action in parser._actions:

@@ -10,7 +10,7 @@ from typing import Any
 from datasets import Dataset
 
 from trimsft.data.chat import check_chats
-from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, columns_of, encode, require_masked_prompts, tokenise
 from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
@@ -31,7 +31,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
     if _is_left_alone(rows, args):
         return rows
     rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
-    columns = _columns(rows)
+    columns = columns_of(rows)
     if _is_for_trl(rows, args):
         train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
         encoder = Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles)
@@ -45,7 +45,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
 
 def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
     """Return rows as tokens, labels and weights where they have weights of their own, or as they are."""
-    columns, where = _columns(rows), f"{name} data"
+    columns, where = columns_of(rows), f"{name} data"
     has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns)) or encoder.with_roles
     if {"image", "images"} & set(columns):
         if has_weights:
@@ -68,9 +68,4 @@ def _is_left_alone(rows: Any, args: Any) -> bool:
 def _is_for_trl(rows: Any, args: Any) -> bool:
     """Return whether TRL takes these rows, or leaves them to its user."""
     own = {args.dataset_text_field, "image", "images"}
-    return _is_left_alone(rows, args) or has_trl_form(columns := _columns(rows)) or bool(own & set(columns))
-
-
-def _columns(rows: Any) -> list[str]:
-    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
-    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+    return _is_left_alone(rows, args) or has_trl_form(columns := columns_of(rows)) or bool(own & set(columns))
