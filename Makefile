@@ -80,7 +80,7 @@ audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where t
 test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
 	$(RUN) pytest -m gpu
 
-docs: $(DOCS) ## the documentation as a site, in build/site; a link that leads nowhere is an error
+docs: $(RUNTIME) $(DOCS) ## the documentation as a site, in build/site; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet --site-dir build/site
 	@echo "The site is build/site/index.html"
 
@@ -109,7 +109,7 @@ $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@$(PIP) install -c $(CONSTRAINTS) -e '.[all]'
 	@touch $@
 
-# the extra's packages without trimsft's own: the reference is read from the source, so the site needs no torch
+# the extra's packages without trimsft's own
 $(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@$(VENV)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 	  print('\n'.join(project['optional-dependencies']['docs']))" > $@.txt

@@ -94,7 +94,7 @@ def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tm
     settings = QuickstartSettings(fast=True, seed=2, out=tmp_path)
     assert (settings.methods, settings.rows) == (("sft", "trim", "auto-trim"), 600)
     folder, scale = settings.folder(), settings.to_scale()
-    folder.settle(scale)
+    folder.settle(scale, [])
     train, held_out = (path.read_text().splitlines() for path in (folder.training_data(2), folder.token_rows))
     assert (len(train), len(held_out)) == (600, 40) and not set(train) & set(held_out)
     trained = training_settings(folder, scale, settings.cells()[2])

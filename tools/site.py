@@ -3,6 +3,7 @@
 Links to files outside docs/ lead to the repository, formulas become drawings, and the code host is not asked for stars.
 """
 
+import dataclasses
 import html
 import posixpath
 import re
@@ -28,6 +29,7 @@ def on_config(config: Any) -> None:
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
     """mkdocs calls this with each page before it is rendered."""
+    markdown = markdown.replace("<!-- options -->", options() if "<!-- options -->" in markdown else "")
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
     shown = {posixpath.join("docs", file.src_uri) for file in files}
     return absolute(markdown, config.repo_url, folder=folder, is_kept=shown.__contains__)
@@ -44,6 +46,40 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 on_post_template = on_post_page  # of 404.html, which is no page
+
+
+def options() -> str:
+    """Return a table of options for each command, from the settings that commands are made of."""
+    from typer.main import get_command
+
+    from trimsft import cli
+    from trimsft.data.load import DataConfig
+    from trimsft.train.config import TrimSFTConfig
+
+    def row(name: str, default: Any, text: str) -> str:
+        shown = "" if default in (None, (), [], "") or callable(default) else f"`{default}`"
+        return f"| `{name}` | {shown} | {text.replace('|', chr(92) + '|')} |"
+
+    def of_command(command: Any) -> list[str]:
+        shown = [one for one in command.params if one.name not in ("help", "help_all", "as_json", "quiet")]
+        names = [
+            "/".join(one.opts + one.secondary_opts) if one.opts[0].startswith("-") else one.metavar for one in shown
+        ]
+        return [row(name, one.default, one.help or "") for name, one in zip(names, shown, strict=True)]
+
+    tables: dict[str, list[str]] = {}
+    for name, command in get_command(cli.app).commands.items():  # type: ignore[attr-defined]
+        for inner, part in getattr(command, "commands", {"": command}).items():
+            tables[f"{name} {inner}".strip()] = of_command(part)
+    settings = [
+        row(f"--{one.name}", one.default, one.metadata.get("help", ""))
+        for kind in (DataConfig, TrimSFTConfig)
+        for one in dataclasses.fields(kind)
+        if one.name in vars(kind).get("__annotations__", {})
+    ]
+    tables["train"] += settings
+    heading = "| option | default | |\n|---|---|---|\n"
+    return "\n\n".join(f"## trimsft {name}\n\n{heading}" + "\n".join(rows) for name, rows in tables.items() if rows)
 
 
 def drawn(latex: str, *, display: bool) -> str:

@@ -27,8 +27,12 @@ TRIED = tuple(
         *("Lead,floor=0.02,power=1.5", "Lead,floor=0.05,power=1.5", "Floor,floor=0.03"),
     )
 )
+AROUND = tuple(
+    f"{RULES}Around,{rule}"
+    for rule in ("floor=0.03,reach=0", "floor=0.03,reach=8", "floor=0.1,reach=8", "floor=0.03,reach=8,power=1")
+)
 EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
-SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "every": EVERY}
+SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "around": AROUND, "every": EVERY}
 """What the names stand for that are sets of objectives."""
 
 

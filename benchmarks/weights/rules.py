@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -76,6 +78,37 @@ class Rival:
     def weights(self, tokens: TokenStats) -> Tensor:
         rival = (-tokens.nll - tokens.gap).exp().clamp(max=1)
         return self.floor + (1 - self.floor) * (1 - rival) ** self.power
+
+
+@dataclass(frozen=True)
+class Around:
+    """w = f_t + (1 - f_t) p, f_t = max(f, s_t^a), s_t: share of the tokens around that the model would not write.
+
+    An error of the data stands alone among tokens that the model knows, a format that it has never seen does not. It
+    looks at a row and at nothing else, so accumulation, ranks and packing change nothing; but it is not elementwise, as
+    the chunks of the fused head need it, and is for the arena alone, which has all logits at once.
+
+    Args:
+        reach: tokens on either side, of the same row; 0 for all of it.
+    """
+
+    floor: float = 0.03
+    power: float = 2.0
+    reach: float = 8
+    needs: ClassVar[frozenset[str]] = frozenset({"row"})
+    weighs_batches: ClassVar[bool] = True
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        row = tokens.row
+        assert row is not None
+        at = torch.arange(len(row), device=row.device)
+        first, last = torch.searchsorted(row, row), torch.searchsorted(row, row, right=True)
+        if self.reach:
+            first, last = first.maximum(at - int(self.reach)), last.minimum(at + int(self.reach) + 1)
+        before = torch.nn.functional.pad((tokens.gap < 0).float().cumsum(0), (1, 0))
+        share = (before[last] - before[first]) / (last - first)
+        floor = share.pow(self.power).clamp(min=self.floor)
+        return floor + (1 - floor) * tokens.prob
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,8 @@ def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[
     picked_MKH = hidden_MPH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MPH.shape[2]))
     logits_MKV = model.logits(picked_MKH.float())  # of bfloat16, a logit has steps of 0.125: no gap to weigh by
     gold_MK1 = batch.labels_MP.gather(1, batch.places_MK).clamp(min=0)[..., None]
+    places_MK = batch.real_MP.gather(1, batch.places_MK)
+    length = batch.ids_MBL.shape[2]
     log_p_MKV = logits_MKV.log_softmax(dim=-1)
     nll_MK = -log_p_MKV.gather(2, gold_MK1).squeeze(2)
     with torch.no_grad():
@@ -260,6 +262,8 @@ def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[
             competitor=competitor_MK,
             entropy=-(log_p_MKV.exp() * log_p_MKV).sum(dim=2),
             gold=gold_MK1.squeeze(2),
+            position=places_MK % length,
+            row=places_MK // length,
         )
     return nll_MK, stats
 

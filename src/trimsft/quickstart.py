@@ -28,9 +28,10 @@ from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
 from trimsft.lab import TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
-from trimsft.runs import RunDirectory, write_whole
+from trimsft.runs import RunDirectory, locked, write_whole
+from trimsft.runs.files import refuse_links
 from trimsft.study.cell import BASE, Cell, check_objectives, method_name
-from trimsft.study.folder import StudyFolder
+from trimsft.study.folder import PATIENCE, StudyFolder
 from trimsft.study.run import OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import LAB, Scale
 from trimsft.tables import Table, mark_best
@@ -105,18 +106,17 @@ class QuickstartFolder(StudyFolder):
 
     settings: QuickstartSettings
 
-    def _settle(self, scale: Scale) -> None:
+    def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Record the settings, and make what all methods train on and held-out rows of the same kind."""
         settings = self.settings
-        RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
-        trained = FineTuning(rows=settings.rows, seed=settings.seed)
-        held_out = FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)
-        for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
-            if not path.exists():
-                lab.write_training(path, rows)
-
-    def remember(self, cells: Sequence[Cell], needs: object) -> None:
-        """Do nothing: the settings say it all."""
+        refuse_links(*self.out.glob("*"))
+        with locked(self.out / ".settling", patience=PATIENCE):
+            RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
+            trained = FineTuning(rows=settings.rows, seed=settings.seed)
+            held_out = FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)
+            for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
+                if not path.exists():
+                    lab.write_training(path, rows)
 
     def run(self, cell: Cell) -> Path:
         return self.out / cell.folder_name
@@ -149,7 +149,9 @@ class QuickstartOutcome:
         others = {method_name(name): scores for name, scores in self.scores.items() if name != BASELINE}
         if baseline := self.scores.get(BASELINE):
             for metric in (SAMPLED, GREEDY, _best_metric(baseline)):
-                self.comparisons[metric] = compare_runs(baseline, others, metric, name=method_name(BASELINE), **options)
+                self.comparisons[metric] = compare_runs(
+                    baseline, others, [metric], name=method_name(BASELINE), **options
+                )
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""
@@ -180,8 +182,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     from trimsft.report.page.build import write_report
 
     began, folder, scale = time.monotonic(), settings.folder(), settings.to_scale()
-    needs, workers = frozenset({"scores", "tokens"}), settings.workers
-    cells = run_cells(settings.cells(), scale, folder, needs=needs, workers=workers, retries=0, on_event=on_event)
+    cells = run_cells(settings.cells(), scale, folder, workers=settings.workers, on_event=on_event)
     runs = {cell.objective: folder.run(cell) for cell in settings.cells() if cell in cells.done}
     outcome = QuickstartOutcome(settings, cells, {name: load_run(run, tuple(TIERS)) for name, run in runs.items()})
     outcome.compare()

@@ -54,7 +54,7 @@ def test_absolute_tolerance_and_unit_of_olympiadbench(grader: Grader) -> None:
     ("kind", "field", "value"),
     [
         *((Rules, field, value) for field in ("tolerance", "absolute") for value in (-0.1, 1.0, float("nan"))),
-        *((Grader, "seconds", 0), (Grader, "seconds", 601), (Grader, "kind", "lenient")),
+        (Grader, "kind", "lenient"),
     ],
 )
 def test_bad_settings_are_named(kind: type, field: str, value: object) -> None:

@@ -17,8 +17,8 @@ def measured(head: Head, backend: str, **options):
     """What `token_statistics` says, on the CPU."""
     here = head.to(device_of(backend))
     got = token_statistics(here.hidden, here.weight, here.labels, bias=here.bias, backend=backend, **options)
-    names = {name: getattr(got.tokens, name) for name in (*FLOATS[:4], "competitor")}
-    names |= {name: getattr(got, name) for name in ("rank", "gradient_norm", "top_ids", "top_logprobs")}
+    names = {name: getattr(got.tokens, name) for name in (*FLOATS, "competitor", "rank")}
+    names |= {name: getattr(got, name) for name in ("top_ids", "top_logprobs")}
     return {name: value.cpu() for name, value in names.items() if value is not None}
 
 
@@ -175,4 +175,4 @@ def test_wrong_labels_are_named_and_none_are_fine(labels, message) -> None:
     with pytest.raises(ValueError, match=message):
         token_statistics(torch.zeros(2, 8), torch.zeros(20, 8), torch.tensor(labels))
     nothing = token_statistics(torch.empty(0, 8), torch.randn(20, 8), torch.empty(0, dtype=torch.int64), top=2)
-    assert nothing.rank.shape == (0,) and nothing.top_ids.shape == (0, 2)
+    assert nothing.tokens.rank.shape == (0,) and nothing.top_ids.shape == (0, 2)

@@ -24,7 +24,6 @@ SCALE = Scale(
     defaults={"per_device_train_batch_size": 1, "num_train_epochs": 1},
     device="cpu",
 )
-SCORES = frozenset({"scores"})
 
 
 class StubJob(Job):
@@ -58,8 +57,8 @@ class StubJob(Job):
 class InlinePool:
     """Runs each cell in this process; one that would kill its own is said to have done so."""
 
-    def __init__(self, *_: object) -> None:
-        pass
+    def __init__(self, job: Job, *_: object) -> None:
+        self.job = job
 
     def __enter__(self) -> "InlinePool":
         return self
@@ -70,9 +69,9 @@ class InlinePool:
     def has_room(self) -> bool:
         return True
 
-    def submit(self, job: Job, cell: Cell) -> Future[Result]:
+    def submit(self, cell: Cell) -> Future[Result]:
         future: Future[Result] = Future()
-        future.set_result(Result("failed", "killed") if cell.model == "dying" else job.attempt(cell))
+        future.set_result(Result("failed", "killed") if cell.model == "dying" else self.job.attempt(cell))
         return future
 
     def result(self, future: Future[Result]) -> Result:
@@ -83,7 +82,8 @@ def finish(job: Job, cell: Cell) -> None:
     """Write all that a cell must have to be done."""
     run = RunDirectory(job.folder.run(cell))
     run.mark_finished()
-    for name in job.folder.names_of(job.scale):
+    job.folder.tokens(cell).touch()
+    for name in job.scale.benchmark_names:
         (run.eval_dir / name).mkdir(parents=True, exist_ok=True)
         (run.eval_dir / name / "scores.json").touch()
 
@@ -92,8 +92,8 @@ def cells(*models: str, seeds: int = 1) -> list[Cell]:
     return [Cell(model=model, objective="sft", seed=seed) for model in models for seed in range(seeds)]
 
 
-def job_of(out: Path, scale: Scale = SCALE, needs: frozenset[str] = SCORES) -> StubJob:
-    return StubJob(StudyFolder(out), scale, needs)
+def job_of(out: Path, scale: Scale = SCALE) -> StubJob:
+    return StubJob(StudyFolder(out), scale)
 
 
 def is_running(pid: int) -> bool:

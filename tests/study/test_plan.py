@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.study.stub import SCORES, finish, job_of
+from tests.study.stub import finish, job_of
 from trimsft import cli
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
@@ -20,14 +20,14 @@ CELLS = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "s
 
 def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
     scale, sft = replace(LAB, benchmarks=("toy",)), Cell(model="lab", objective="sft")
-    assert [cell.name for cell in plan_cells([sft], scale, StudyFolder(tmp_path), SCORES).cells] == [sft.name]
+    assert [cell.name for cell in plan_cells([sft], scale, StudyFolder(tmp_path)).cells] == [sft.name]
     finish(job_of(tmp_path, scale), sft)
-    plan = plan_cells([sft], scale, StudyFolder(tmp_path), SCORES)
+    plan = plan_cells([sft], scale, StudyFolder(tmp_path))
     assert (plan.cells, plan.already_done, plan.hours) == ([], 1, 0)
 
 
 def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
-    plan = plan_cells(CELLS, PAPER, StudyFolder(tmp_path / "out"), SCORES, "2xA6000")
+    plan = plan_cells(CELLS, PAPER, StudyFolder(tmp_path / "out"), "2xA6000")
     base, sft = plan.cells
     assert base.generated_tokens == sft.generated_tokens == (500 + 675 + 272 + 83 + 30) * 9 * 700
     assert (base.trained_tokens, sft.trained_tokens) == (0, 20_000 * 526)
@@ -37,7 +37,7 @@ def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
     assert "to download: Qwen/Qwen2.5-Math-1.5B, licence apache-2.0; the hub cannot be reached" in plan.notes
     assert "Qwen2.5-Math-1.5B: about 15 GiB of each GPU in training" in plan.notes
     once = replace(PAPER, defaults={**PAPER.defaults, "max_steps": 100})
-    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[1]
+    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), "2xA6000").cells[1]
     assert short.trained_tokens == 100 * 24 * 526
     assert not (tmp_path / "out").exists()
 
@@ -45,9 +45,9 @@ def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
 def test_what_cannot_fit_names_the_model_and_the_way_out(tmp_path: Path) -> None:
     large = [Cell(model="Llama3.1-8B", objective="sft")]
     with pytest.raises(UsageError, match=r"gpus: Llama3.1-8B: a step takes .*; with dtype=bfloat16 and bf16=false"):
-        plan_cells(large, PAPER, StudyFolder(tmp_path), SCORES, "2xA6000")
+        plan_cells(large, PAPER, StudyFolder(tmp_path), "2xA6000")
     with pytest.raises(UsageError, match="gpus: has no effect on a CPU"):
-        plan_cells([Cell(model="lab", objective="sft")], LAB, StudyFolder(tmp_path), SCORES, "2xA6000")
+        plan_cells([Cell(model="lab", objective="sft")], LAB, StudyFolder(tmp_path), "2xA6000")
 
 
 def test_the_commands_print_a_plan(tmp_path: Path) -> None:

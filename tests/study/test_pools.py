@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,8 +28,8 @@ from pathlib import Path
 from tests.study.stub import cells, job_of
 from trimsft.study.pools import LocalPool
 if __name__ == "__main__":
-    with LocalPool([{}]) as pool:
-        pool.submit(job_of(Path(sys.argv[1])), *cells("launching"))
+    with LocalPool(job_of(Path(sys.argv[1])), [{}]) as pool:
+        pool.submit(*cells("launching"))
         time.sleep(600)
 """
 BOTH = cells("good", seeds=2)
@@ -51,28 +52,36 @@ def test_a_core_or_a_group_of_gpus_for_each_process(tmp_path: Path, monkeypatch:
     assert len(environments(job, BOTH, 5)) == 5
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,7")
     paper = [Cell(model="Qwen2.5-Math-1.5B", objective="sft")]
-    two = StubJob(job.folder, PAPER, job.needs)
+    two = StubJob(job.folder, PAPER)
     assert [each["CUDA_VISIBLE_DEVICES"] for each in environments(two, paper, None)] == ["0,1", "2,3"]
-    lab = StubJob(job.folder, replace(LAB, device="cuda"), job.needs)
+    lab = StubJob(job.folder, replace(LAB, device="cuda"))
     shared = environments(lab, [Cell(model="lab", objective="sft")], 7)
     assert [each["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1", "2", "3", "7", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(UsageError, match=r"gpus: Qwen.* needs 2 and there are 1"):
+    with pytest.raises(UsageError, match=r"gpus: a training needs 2 and there are 1"):
         environments(two, paper, None)
 
 
-def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path) -> None:
+def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reap = os.waitpid
+
+    def reap_late(pid: int, options: int) -> tuple[int, int]:
+        """As under load: whoever waits in another thread learns late that a process has ended."""
+        ended = reap(pid, options)
+        time.sleep(0.3 if ended[0] and threading.current_thread() is not threading.main_thread() else 0)
+        return ended
+
+    monkeypatch.setattr(os, "waitpid", reap_late)
     job = job_of(tmp_path)
-    dying, good = cells("dying", "good")
-    with LocalPool([{}, {}]) as pool:
-        futures = [pool.submit(job, cell) for cell in (dying, good)]
+    dying, good, bad, flaky = cells("dying", "good", "bad", "flaky")
+    with LocalPool(job, [{}, {}]) as pool:
+        futures = [pool.submit(cell) for cell in (dying, good)]
         assert not pool.has_room()
         assert pool.result(futures[0]) == Result("failed", "its process was killed: too little memory?")
         assert pool.result(futures[1]).state == "done"
-        assert pool.result(pool.submit(job, *cells("bad"))).note == "learning_rate: must not be below 0, got -1"
-        assert pool.result(pool.submit(job, *cells("flaky"))).state == "failed"
-        assert pool.result(pool.submit(job, *cells("flaky"))).state == "done"
-        assert "TrimSFTError" in job.folder.log(*cells("bad")).read_text()
+        assert pool.result(pool.submit(bad)).note == "learning_rate: must not be below 0, got -1"
+        assert [pool.result(pool.submit(flaky)).state for _ in range(2)] == ["failed", "done"]
+        assert "TrimSFTError" in job.folder.log(bad).read_text()
     assert multiprocessing.active_children() == []
 
 
@@ -80,8 +89,8 @@ def test_an_interruption_ends_the_cell_and_its_process(tmp_path: Path) -> None:
     (cell,) = cells("launching")
     job = job_of(tmp_path)
     launched = job.folder.run(cell) / "pid"
-    with LocalPool([{}]) as pool:  # and it is left before the cell is done
-        pool.submit(job, cell)
+    with LocalPool(job, [{}]) as pool:  # and it is left before the cell is done
+        pool.submit(cell)
         wait_for(lambda: launched.exists() and launched.read_text())
         (worker,) = multiprocessing.active_children()
         os.kill(worker.pid or 0, signal.SIGINT)  # a terminal's Ctrl-C reaches every process

@@ -74,12 +74,11 @@ def test_tables_are_written_and_can_be_made_again(finished: tuple[Path, StudyOut
     assert written(out) == before
 
 
-def test_a_second_study_shares_cells_and_adds_what_it_needs(finished: tuple[Path, StudyOutcome]) -> None:
+def test_a_second_study_shares_cells(finished: tuple[Path, StudyOutcome]) -> None:
     out, _ = finished
     before = written(out)
     weights = run("weights", out)
-    assert set(weights.cells.done) == {BASE} and set(weights.cells.seconds[BASE]) == {"tokens"}
-    assert (weights.cells.done[BASE] / "tokens.parquet").stat().st_size > 0
+    assert set(weights.cells.done) == {BASE} and weights.cells.seconds == {} and weights.files
     assert run("main", out).cells.seconds == {} and written(out) == before
 
 
@@ -88,7 +87,7 @@ def test_tables_are_of_all_that_was_requested(
 ) -> None:
     out, _ = finished
     more, written_cells = Cell(model="lab", objective="sft", seed=2), list[Cell]()
-    StudyFolder(out).remember([more], {"scores"})
+    StudyFolder(out).settle(StudyFolder(out).read_scale(), [more])
     monkeypatch.setattr(running, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
     monkeypatch.setattr(writing, "write_study", lambda _, __, cells, *___, **____: written_cells.extend(cells) or [])
     run("main", out)
@@ -129,8 +128,11 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
             for worker in multiprocessing.active_children():
                 os.kill(worker.pid or 0, signal.SIGKILL)
 
-    settings = StudySettings(names=("main",), smoke=True, out=out, workers=1, retries=20)
-    (outcome,) = run_study(settings, on_event=kill_once)
+    settings = StudySettings(names=("main",), smoke=True, out=out, workers=1)
+    for _ in range(20):
+        (outcome,) = run_study(settings, on_event=kill_once)
+        if not outcome.failures():
+            break
     assert "training" in killed and len(killed) > 1, "each stage that is seen loses its worker once"
     assert outcome.failures() == [] and multiprocessing.active_children() == []
     undisturbed, _ = finished

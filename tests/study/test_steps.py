@@ -18,25 +18,13 @@ from trimsft.study import steps
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.run import read_status
-from trimsft.study.scales import LAB, PAPER, SMALL, ModelAt, Scale, ScaleOptions
-from trimsft.study.steps import (
-    Job,
-    all_needs,
-    check_cells,
-    check_study,
-    launch_command,
-    model_path,
-    token_rows,
-    training_settings,
-    with_attention,
-)
-
-BOTH = frozenset({"scores", "tokens"})
+from trimsft.study.scales import LAB, PAPER, ModelAt, Scale, ScaleOptions
+from trimsft.study.steps import Job, check_study, launch_command, token_rows, training_settings
 
 
 def make_job(out: Path, *, keep: bool = True) -> tuple[Job, Cell]:
     (cell,) = cells("good")
-    return Job(StudyFolder(out), replace(SCALE, keep_weights=keep), BOTH), cell
+    return Job(StudyFolder(out), replace(SCALE, keep_weights=keep)), cell
 
 
 def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
@@ -45,8 +33,6 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     assert job.missing(Cell(model="good", objective="base")) == ["evaluate", "tokens"]
     job.folder.note_failure(cell, "disk full")
     finish(job, cell)
-    assert job.missing(cell) == ["tokens"]
-    job.folder.tokens(cell).touch()
     assert job.missing(cell) == []
     more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
     assert more.missing(cell) == ["evaluate"]
@@ -55,7 +41,7 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
+def test_weights_go_once_nothing_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool) -> None:
     job, cell = make_job(tmp_path, keep=keep)
     run = RunDirectory(job.folder.run(cell))
     weights, config = run.model_dir / "model.safetensors", run.model_dir / "config.json"
@@ -63,17 +49,18 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
     for path in (weights, config, checkpoint / "optimizer.pt"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    run.mark_finished()
-    job.folder.tokens(cell).touch()
-    replace(job, needs=all_needs(job.scale, {"tokens"})).run(cell)
-    assert weights.exists(), "there are no scores yet"
     finish(job, cell)
-    assert all_needs(job.scale, {"scores"}) == (BOTH if not keep else {"scores"})
+    job.folder.tokens(cell).unlink()
+    monkeypatch.setattr(Job, "measure", lambda *_: None)
+    job.run(cell)
+    assert weights.exists(), "its tokens are not measured yet"
+    job.folder.tokens(cell).touch()
     assert job.run(cell) == {} and job.missing(cell) == []
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
     if not keep:
-        with pytest.raises(UsageError, match="its weights were deleted after its evaluation; to measure more, remove"):
-            job.measure(cell)
+        more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
+        with pytest.raises(UsageError, match="its weights were deleted once it was measured; to measure more, remove"):
+            more.run(cell)
 
 
 @pytest.mark.parametrize(("script", "reason"), [("exit(3)", "code 3"), ("os.kill(os.getpid(), 9)", "code -9")])
@@ -114,9 +101,8 @@ def test_a_process_ends_with_its_step_on_a_gpu(tmp_path: Path, monkeypatch: pyte
     job, cell = make_job(tmp_path)
     job = replace(job, scale=replace(job.scale, device="cuda", rows=None))
     monkeypatch.setattr(steps, "redirect_output", lambda _: None)
-    monkeypatch.setattr(Job, "train", lambda self, cell: finish(self, cell))
-    monkeypatch.setattr(Job, "measure", lambda self, cell: self.folder.tokens(cell).touch())
-    assert [job.attempt(cell).state for _ in range(2)] == ["more", "done"]
+    monkeypatch.setattr(Job, "train", finish)
+    assert job.attempt(cell).seconds.keys() == {"train"}
 
 
 def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
@@ -138,14 +124,13 @@ DEEP = "[" * 100_000
 
 
 def records(**cell: Any) -> str:
-    return json.dumps([{"needs": ["scores"], **CELL.as_dict()} | cell])
+    return json.dumps([CELL.as_dict() | cell])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> StudyFolder:
     folder = StudyFolder(tmp_path / "study")
-    folder.settle(TINY)
-    folder.remember([CELL], {"scores"})
+    folder.settle(TINY, [CELL])
     return folder
 
 
@@ -156,7 +141,7 @@ def folder(tmp_path: Path) -> StudyFolder:
         ("config.yaml", {"models": {"lab": {"path": 3}}}),
         ("config.yaml", {"benchmarks": []}),
         ("config.yaml", {"colour": "blue"}),
-        *(("cells.json", text) for text in (DEEP, '[{"needs": ["scores"]}]', "{}", records(needs=3))),
+        *(("cells.json", text) for text in (DEEP, '[{"model": "lab"}]', "{}", records(colour="blue"))),
         ("cells.json", records(model="../x")),
         ("cells.json", records(objective="trim", fields={"margin": []})),
     ],
@@ -176,16 +161,11 @@ def test_a_failure_is_kept_without_secrets(folder: StudyFolder) -> None:
         ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
 
 
-def test_damaged_rows_and_recipes_are_named(folder: StudyFolder, tmp_path: Path) -> None:
+def test_damaged_rows_are_named(folder: StudyFolder) -> None:
     folder.token_rows.parent.mkdir(parents=True, exist_ok=True)
     folder.token_rows.write_text('{"problem": "a", "solution": "b"}\n{"prob')
     with pytest.raises(UsageError, match=r"token-rows\.jsonl, line 2: not usable JSON"):
         token_rows(folder, TINY, CELL)
-    recipe = tmp_path / "recipe.yaml"
-    for content, problem in (("x: [", "not readable as YAML"), ("[]", "valid dictionary"), ("x: 1", "names no model")):
-        recipe.write_text(content)
-        with pytest.raises((UsageError, RunError), match=problem):
-            model_path(ModelAt(recipe=str(recipe)))
 
 
 @pytest.mark.parametrize("place", ["data", "runs/lab", "runs/lab/sft/seed0/log.txt", ".settling"])
@@ -195,24 +175,25 @@ def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) ->
     target.write_text("kept")
     link.symlink_to(target)
     with pytest.raises(RunError, match="is a link, which is not written through") as refused:
-        StudyFolder(tmp_path / "study").settle(TINY)
+        StudyFolder(tmp_path / "study").settle(TINY, [])
     assert str(refused.value).startswith(f"{link}: ") and target.read_text() == "kept"
 
 
 # ---- what is looked at before anything is run
 
 
-def test_without_flash_attention_all_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: False)
+def test_without_flash_attention_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sft = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
 
     def attention(scale: Scale) -> Any:
         return training_settings(StudyFolder(tmp_path), scale, sft).model.attn_implementation
 
-    assert attention(PAPER) == "flash_attention_2" and attention(with_attention(PAPER)) == "sdpa"
-    assert with_attention(SMALL) == SMALL and with_attention(LAB) == LAB
-    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: True)
-    assert with_attention(PAPER) == PAPER and attention(with_attention(replace(PAPER, device="cpu"))) == "sdpa"
+    for is_there, found in ((False, "sdpa"), (True, "flash_attention_2")):
+        monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda is_there=is_there: is_there)
+        assert attention(PAPER) == found
+        assert attention(replace(PAPER, device="cpu")) == "sdpa"
+        eager = {**PAPER.defaults, "attn_implementation": "eager"}
+        assert attention(replace(PAPER, defaults=eager)) == "eager", "what was asked for"
 
 
 @pytest.mark.parametrize(
@@ -242,12 +223,3 @@ def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: 
         check_study(scale, StudyFolder(tmp_path), is_at_hand=True)
     assert refused.value.remedy is not None and refused.value.remedy[0] == "benchmark_data"
     check_study(LAB, StudyFolder(tmp_path), is_at_hand=True)
-
-
-def test_an_absent_engine_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps.importlib.util, "find_spec", lambda name: None)
-    job = Job(StudyFolder(tmp_path), replace(LAB, engine="vllm", benchmarks=("toy",)), frozenset({"scores"}))
-    with pytest.raises(UsageError, match="engine: is not installed, got 'vllm'; let auto take transformers"):
-        check_cells(job, [CELL])
-    finish(job, CELL)
-    check_cells(job, [CELL])  # what is evaluated needs no engine

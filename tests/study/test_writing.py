@@ -45,13 +45,11 @@ def write(tmp_path, name, found=None, *, tokens=(), cells=None, scale=LAB, words
     `cells` are those that it should have, by default those that it has.
     """
     found, folder = found or {}, StudyFolder(tmp_path / "study")
-    folder.settle(scale)
+    folder.settle(scale, [*found, *tokens])
     for each, scores in found.items():
         write_run(folder, each, scores)
-        folder.remember([each], {"scores"})
     for number, each in enumerate(tokens):
         make_table(folder.tokens(each), [list(words) * 4] * 6, shift=0.5 * number)
-        folder.remember([each], {"tokens"})
     write_study(STUDIES[name], scale, cells or [*found, *tokens], folder.out, resamples=resamples)
     return folder.out / "tables"
 
@@ -173,7 +171,7 @@ def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
 
 def test_further_temperatures_have_tables_of_their_own(tmp_path):
     samples = [one for n in range(4) for one in samples_of(f"p{n}", "1 0", greedy="1")]
-    samples += [replace(one, temperature=0.3, correct=True, answer="1") for one in samples if not one.greedy]
+    samples += [replace(one, temperature=0.3, status="correct", answer="1") for one in samples if one.votes]
     found = {cell(name): [score("easy", samples, same, resamples=20)] for name in ("base", "sft")}
     scale = replace(LAB, benchmarks=("easy",), temperatures=(0.3,), temperature_samples=2)
     text = (write(tmp_path, "main", found, scale=scale) / "main/main.md").read_text()

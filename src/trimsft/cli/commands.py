@@ -220,7 +220,6 @@ def evaluate(settings: EvalSettings) -> Output:
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
-    from trimsft.evaluate.scores import read_scores
     from trimsft.report.score_tables import summary_table
 
     def start(benchmark: str, prompts: Prompts) -> None:
@@ -239,8 +238,7 @@ def evaluate(settings: EvalSettings) -> Output:
             on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
         )
     note(f"recorded in {settings.run.eval_dir}")
-    graders = [read_scores(settings.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
-    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name, graders)])
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
 @app.command("compare")

@@ -68,7 +68,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     """
     if dry_run:
         plan = plan_study(settings)
-        return Output({"studies": [study.name for study in settings.studies()], **plan.as_dict()}, lines=_lines(plan))
+        return Output({"studies": list(settings.names), **plan.as_dict()}, lines=_lines(plan))
     with cell_progress(cell_label) as show:
         return outcomes_output(command.run_study(settings, on_event=show))
 
@@ -141,7 +141,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
 
 def sweep_output(outcome: SweepOutcome) -> Output:
     """Return the table, what it says, where the rest is."""
-    from trimsft.study.sweep_tables import conclusions, sweep_table
+    from trimsft.study.sweep import conclusions, sweep_table
 
     lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
     if outcome.swept is None:

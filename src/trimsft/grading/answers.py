@@ -23,8 +23,8 @@ from trimsft.grading.rules import LETTERS
 
 # ---- boxes
 
-_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)")
-_MARK = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?|\\.|\{+|\}+", re.DOTALL)
+_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
+_MARK = re.compile(rf"{_COMMAND.pattern}|\\.|\{{+|\}}+", re.DOTALL)
 _BARE = re.compile(r"[ \t]*([^\s\\{}$,;]{1,64})")
 _SPACING = re.compile(r"(?:[\s$]|\\[,;:! ()]|\\q?quad)*")
 _JOINT = re.compile(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])")
@@ -154,8 +154,10 @@ def stated_choice(response: str, choices: tuple[str, ...] = ()) -> str | None:
 
 _LETTER = re.compile(r"(?:\\text\s*\{)?\s*(?:(?i:option|choice|answer)\s+)?\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}?")
 _LETTER_LAST = re.compile(r"(.+?)\s*\\text\s*\{\s*\(\s*([A-J])\s*\)\s*\}")
-_LETTER_IN_TEXT = re.compile(r"\\text\s*\{\s*\(\s*([A-J])\s*\)\s*[.:]?\s*\}\s*(?:[.:](?!\d))?()\s*(.*)", re.DOTALL)
-_BOTH_IN_TEXT = re.compile(r"\\text\s*\{\s*(?:\(([A-J])\)|([A-J])\s*[).:])\s*([^{}]*)\}(.*)", re.DOTALL)
+_BOTH_IN_TEXT = re.compile(
+    r"\\text\s*\{\s*(?:\(\s*([A-J])\s*\)|([A-J])\s*[).:])\s*(?:[.:](?!\d))?\s*([^{}]*)\}\s*(?:[.:](?!\d))?(.*)",
+    re.DOTALL,
+)
 _BOTH = re.compile(r"(?:\(([A-J])\)\s+|([A-J])\s*[).:]\s+)(?![-+=|]|\\to(?![A-Za-z]))(.+)")
 # what computes with a letter, before it or after it: C+1, C^2, -C; a sign after a space begins a value, as in (C) -1
 _OPERATOR = r"[*/^_<>,]|\\(?:cdot|times|pm|mp|cup|cap|setminus|le|ge|ne|in)(?![A-Za-z])"
@@ -176,14 +178,13 @@ def choice_of(text: str) -> Choice | None:
         return None
     if letter := _LETTER.fullmatch(text):
         return Choice(letter[1], None)
-    for pattern in (_LETTER_IN_TEXT, _BOTH_IN_TEXT, _BOTH):
-        if match := pattern.fullmatch(text):
-            content, group = match[3].strip(), 3
-            if pattern is _BOTH_IN_TEXT:
-                group = 3 if content else 4
-                words = content if re.match(r"-?[\d.]|$", content) else rf"\text{{{content}}}"
-                content = f"{words} {match[4]}".strip()
-            is_computed_with = _JOINED.match(text, match.start(group))
-            return None if is_computed_with else Choice(match[1] or match[2], content or None)
+    if match := _BOTH.fullmatch(text):
+        return None if _JOINED.match(text, match.start(3)) else Choice(match[1] or match[2], match[3])
+    if match := _BOTH_IN_TEXT.fullmatch(text):
+        words = match[3].strip()
+        if _JOINED.match(text, match.start(3 if words else 4)):
+            return None
+        words = words if re.match(r"-?[\d.]|$", words) else rf"\text{{{words}}}"
+        return Choice(match[1] or match[2], f"{words} {match[4]}".strip() or None)
     match = _LETTER_LAST.fullmatch(text)
     return Choice(match[2], match[1]) if match and not _JOINING.search(match[1]) else None

@@ -10,7 +10,10 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 
 import re
 import unicodedata
+from itertools import accumulate
+from pathlib import Path
 
+from trimsft.grading.expression import GREEK
 from trimsft.grading.units import NUMBERS, SCALES, closes_at
 
 MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
@@ -18,71 +21,39 @@ MAX_DEPTH = 40  # nested brackets
 
 # ---- what characters and LaTeX commands are spelled as
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
-_VULGAR = {
-    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5),
-    "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9),
-    "⅒": (1, 10),
-}  # fmt: skip
-_UNICODE = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
-    "∗": "*", "÷": "/", "⁄": "/", "∕": "/", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "≤": r"\le ",
-    "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
-    "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "°": r"^\circ ", "º": r"^\circ ", "⟨": "(",
-    "⟩": ")", "′": "'", "’": "'", "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ",
-    "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "“": '"', "”": '"',
-    "∜": r"\sqrt[4]", "≈": r"\approx ", "∖": r"\setminus ",
-    "％": "%", "~": " ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "Ω": r"\Omega ", "µ": r"\mu ",
-}  # fmt: skip
-_GREEK_NAMES = """
-alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi
-omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
-"""
-_GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _GREEK_NAMES.split(), strict=True))
-_MAP = str.maketrans(
-    _UNICODE
-    | {char: f"\\{name} " for char, name in _GREEK.items()}
-    | {char: f"\\frac{{{a}}}{{{b}}}" for char, (a, b) in _VULGAR.items()}
-)
+_SUPERSCRIPTS, _SUBSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "₀₁₂₃₄₅₆₇₈₉₊₋₍₎"
+_VULGAR = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
+_PARTS = Path(__file__).with_name("spellings.txt").read_text("utf-8").split("\n\n")
+_CHARACTERS, _COMMANDS, _LAYOUT, _WORDS = (part.splitlines()[1:] for part in _PARTS)
 
-_RENAMED = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le",
-    "geq": "ge", "leqslant": "le", "geqslant": "ge", "neq": "ne", "lbrace": "{", "rbrace": "}", "langle": "(",
-    "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrack": "[", "rbrack": "]",
-    "varnothing": "emptyset", "operatorname": "text", "mbox": "text", "textbf": "text", "textit": "text",
-    "textrm": "text", "mathrm": "text", "mathbf": "text", "mathit": "text", "mathsf": "text", "bm": "text",
-    "boldsymbol": "text", "rm": "text", "textup": "text", "varphi": "phi", "varepsilon": "epsilon", "lt": "<",
-    "gt": ">", "div": "/", "colon": ":", "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%",
-    "ast": "*", "lor": "or", "vee": "or", "land": "and", "wedge": "and", "implies": "to", "iff": "to",
-    "Rightarrow": "to", "bmatrix": "pmatrix", "smallmatrix": "pmatrix", "dotsc": "ldots", "dots": "ldots",
-    "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'", "underline": "", "simeq": "approx",
-    "thickapprox": "approx", "backslash": "setminus", "smallsetminus": "setminus", "textnormal": "text",
-    "textsf": "text", "emph": "text",
-}  # fmt: skip
-_LITERAL = set("()|[]<>/:%*'") | {"^\\circ", ""}
-_LAYOUT = """
-left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr middle displaystyle textstyle limits nolimits
-scriptstyle tiny small normalsize large Large LARGE huge Huge quad qquad space null bf it
-"""
-_DROPPED = frozenset(_LAYOUT.split())
+
+def _read_table(lines: list[str], separator: str | None = None) -> dict[str, str]:
+    """Return what each spelling stands for."""
+    pairs = (line.split(" | ") for line in lines)
+    return {other.strip(): one for one, others in pairs for other in others.split(separator)}
+
+
+_RENAMED = _read_table(_COMMANDS)
+_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
+_LITERAL = {*"()|[]<>/:%*'", "^\\circ"}
+_NAMES = _read_table(_WORDS, ",")
+_GREEK = zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", GREEK.split(), strict=True)
+_MAP = str.maketrans(
+    {"~": " "}
+    | {char: f"{new} " if new[-1].isalpha() else new for char, new in _read_table(_CHARACTERS).items()}
+    | {char: f"\\{name} " for char, name in _GREEK}
+    | {char: "\\frac{" + unicodedata.normalize("NFKC", char).replace("⁄", "}{") + "}" for char in _VULGAR}
+)
 
 # ---- patterns
 
 _SPACES = re.compile(r"\s+")
 _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
-_RAISED = re.compile(f"[{''.join(map(re.escape, _SUPERSCRIPTS))}]+")
-_LOWERED = re.compile(f"[{''.join(map(re.escape, _SUBSCRIPTS))}]+")
+_RAISED, _LOWERED = (re.compile(f"[{chars}]+") for chars in (_SUPERSCRIPTS, _SUBSCRIPTS))
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
 _SPOKEN = re.compile(
-    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
+    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]{3,40}?)\s*\.?\s*\}?\s*\.?\s*\$?"
 )
-_SPOKEN_LENGTH = 200
-_NAMES_OF_THINGS = {
-    "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
-    "the empty set": r"\emptyset", "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}",
-    "the set of all real numbers": r"\mathbb{R}", "all integers": r"\mathbb{Z}",
-}  # fmt: skip
 _CURRENCY = {
     "$": "dollars", "USD": "dollars", "€": "euros", "EUR": "euros", "£": "sterling", "¥": "yuan", "RMB": "yuan",
 }  # fmt: skip
@@ -154,9 +125,11 @@ _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 def clean(text: str) -> str:
     """Return `text` in one spelling; the same mathematics."""
     text = text.strip()
-    spoken = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
-    if spoken and (name := _spoken_number(spoken[1].lower()) or _NAMES_OF_THINGS.get(spoken[1].lower())):
-        return name
+    if spoken := _SPOKEN.fullmatch(text):
+        number, _, scales = spoken[1].lower().partition(" ")
+        if number in NUMBERS and SCALES.keys() >= set(scales.split()):
+            return f"{NUMBERS[number]} {scales}".strip()
+        text = _NAMES.get(spoken[1].lower(), text)
     # long runs of spaces would cost the patterns below time that grows with their square
     text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
     if money := _MONEY.fullmatch(text.strip()):
@@ -181,18 +154,8 @@ def clean(text: str) -> str:
     return _numeral(text.removeprefix("\\approx").strip())
 
 
-def _spoken_number(words: str) -> str | None:
-    """Return the number that words are: up to ninety-nine, times hundred, thousand and so on."""
-    number, scale = words.split(), 1
-    while len(number) > 1 and number[-1] in SCALES:
-        scale *= SCALES[number.pop()]
-    value = NUMBERS.get("-".join(number))
-    return None if value is None else str(value * scale)
-
-
 def _from_unicode(text: str) -> str:
-    text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
-    text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _LOWERED.sub(r"_{\g<0>}", _RAISED.sub(r"^{\g<0>}", text))
     text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
     return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
 
@@ -211,11 +174,9 @@ def _listed(system: re.Match[str]) -> str:
 
 
 def _respell(command: re.Match[str]) -> str:
-    name = command[1]
-    if name in _DROPPED or name in ",;:! ()[]":
-        # a bracket written as a delimiter of mathematics goes; \{ and \\ stay
+    if command[1] in _DROPPED:
         return " "
-    name = _RENAMED.get(name, name)
+    name = _RENAMED.get(command[1], command[1])
     if name in ("or", "and"):
         return f" {name} "
     return name if name in _LITERAL else "\\" + name
@@ -241,20 +202,11 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def depth_of(text: str) -> int:
-    """Return the deepest nesting of brackets; a bracket that is never closed counts too."""
-    depth = deepest = 0
-    for char in text:
-        depth += char in "([{"
-        depth -= char in ")]}"
-        deepest = max(deepest, depth)
-    return deepest
-
-
 def is_too_complex(text: str) -> bool:
     """Return whether a text is longer or deeper nested than any that is read."""
+    depths = accumulate((char in "([{") - (char in ")]}") for char in text)
     # a character may stand for many
-    return max(len(text), len(unicodedata.normalize("NFKC", text))) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+    return len(unicodedata.normalize("NFKC", text)) > MAX_ANSWER or max(depths, default=0) > MAX_DEPTH
 
 
 def key(text: str) -> str:

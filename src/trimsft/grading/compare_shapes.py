@@ -1,25 +1,43 @@
 r"""Compare the outer shapes of a gold and an answer: lists, tuples, sets, intervals, matrices, equations, inequalities.
 
-The values inside are compared by `same_leaf`.
+The values inside are compared by `same_leaf`; sets of real numbers as sets, however they are written.
 
     >>> compare("(1,\\frac{1}{2})", "(1, 0.5)", Rules())
+    True
+    >>> compare("(-\\infty,2)\\cup(2,\\infty)", "\\mathbb{R}\\setminus\\{2\\}", Rules())
     True
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
 
-from trimsft.grading.answers import Choice, choice_of
+from trimsft.grading.answers import choice_of
 from trimsft.grading.clean import clean, key
 from trimsft.grading.expression import Tree
 from trimsft.grading.rules import Rules
-from trimsft.grading.sets import same_set
 from trimsft.grading.shapes import LETTER, Shape, readings, shape_of
-from trimsft.grading.single_values import points, same_leaf, same_value, tree_of, word_of
+from trimsft.grading.single_values import is_numeric, points, same_leaf, same_value, tree_of, word_of
 from trimsft.grading.units import split_unit
-from trimsft.grading.values import TooLarge, Undefined, close, computing, divided, evaluate, names_in, one_comparison
+from trimsft.grading.values import (
+    MP,
+    PRECISION,
+    TooLarge,
+    Undefined,
+    Value,
+    close,
+    computing,
+    divided,
+    evaluate,
+    inexact,
+    names_in,
+    one_comparison,
+)
 
 MAX_ITEMS = 64
 _KINDS = "real|positive|non-?negative|natural|integer|number|rational|complex"
@@ -35,8 +53,6 @@ _DESCRIPTION = re.compile(r"_\s*(?:\{\s*)?(?:\\text\s*\{\s*)?\\?[a-z]{3,}[\s}]*"
 
 def compare(gold: str, answer: str, rules: Rules) -> bool:
     """Return whether two cleaned texts state the same, within the limits of what is computed."""
-    if key(gold) == key(answer):
-        return True
     ends = (_DOMAIN.search(text) for text in (gold, answer))
     (one, reals), (other, numbers) = (match.groups() if match else (None, None) for match in ends)
     if not (one and other) or reals == numbers:
@@ -44,9 +60,7 @@ def compare(gold: str, answer: str, rules: Rules) -> bool:
             answer = re.sub(rf"(?<![A-Za-z\\]){other}(?![A-Za-z])", one, answer)
         gold, answer = _DOMAIN.sub("", gold), _DOMAIN.sub("", answer)
     with one_comparison():
-        if _same_text(gold, answer, rules):
-            return True
-        return _same_choice(gold, choice_of(gold), answer, choice_of(answer), rules)
+        return _same_text(gold, answer, rules) or _same_choice(gold, answer, rules)
 
 
 def is_readable(text: str) -> bool:
@@ -64,71 +78,70 @@ def _same_text(gold: str, answer: str, rules: Rules) -> bool:
     return any(_same(shape_of(g), shape_of(a), rules) for g in readings(gold) for a in readings(answer))
 
 
-def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | None, rules: Rules) -> bool:
+def _same_choice(gold: str, answer: str, rules: Rules) -> bool:
     """Compare letters where both give one; else what they stand for, where that is said."""
-    if wanted is None and said is None:
-        return False
-    contents = wanted.content if wanted else gold, said.content if said else answer
-    if wanted and said and (wanted.letter != said.letter or None in contents):
+    wanted, said = choice_of(gold), choice_of(answer)
+    one, other = wanted.content if wanted else gold, said.content if said else answer
+    if wanted and said and (wanted.letter != said.letter or None in (one, other)):
         return wanted.letter == said.letter
-    if contents[0] is None or contents[1] is None:
+    if not (wanted or said) or one is None or other is None:
         return False
-    return _same_text(clean(contents[0]), clean(contents[1]), rules)
+    return _same_text(clean(one), clean(other), rules)
 
 
 def _same(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    if key(gold.text) == key(answer.text) or _same_shape(gold, answer, rules):
+    if key(gold.text) == key(answer.text):
         return True
-    return gold.kind + answer.kind != "leafleaf" and same_set(gold, answer)
+    if max(len(gold.parts), len(answer.parts)) <= MAX_ITEMS and _same_shape(gold, answer, rules):
+        return True
+    return (_must_be_set(gold) or _must_be_set(answer)) and _same_set(gold, answer)
 
 
 def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    kinds = gold.kind, answer.kind
-    if max(len(gold.parts), len(answer.parts)) > MAX_ITEMS:
-        return False
+    kinds = {gold.kind, answer.kind}
     if "equation" in kinds:
         return _same_equation(gold, answer, rules)
-    if kinds == ("leaf", "leaf"):
+    if kinds == {"leaf"}:
         return same_leaf(gold.text, answer.text, rules)
-    if gold.kind != answer.kind:
+    if len(kinds) == 2:
         return _same_across_kinds(gold, answer, rules)
     names = [len(set(_names(side))) for side in (gold, answer)]
-    if gold.kind == "list" and min(names) == 0 and max(names) > 1:
-        return _in_order(gold, answer, rules)  # x=1, y=2 against 1, 2
-    if gold.kind in ("list", "set", "union", "cases"):
+    if kinds <= {"list", "set", "union", "cases"} and (min(names) or max(names) < 2):
         return _same_items(gold.parts, answer.parts, rules)
-    return _in_order(gold, answer, rules)  # tuple or interval, whose brackets have to be the same, matrix, inequality
+    # tuple or interval, whose brackets have to be the same, matrix, inequality, and x=1, y=2 against 1, 2
+    return gold.marks == answer.marks and _all_same(gold.parts, answer.parts, rules)
 
 
 def _same_across_kinds(gold: Shape, answer: Shape, rules: Rules) -> bool:
     kinds = {gold.kind, answer.kind}
     if kinds == {"list", "set"}:
         return _same_items(gold.parts, answer.parts, rules)
-    if kinds == {"inequality", "brackets"}:
-        chain, interval = (gold, answer) if gold.kind == "inequality" else (answer, gold)
-        marks = {"<": "(", "\\le": "["}.get(chain.marks[0]), {"<": ")", "\\le": "]"}.get(chain.marks[-1])
-        if len(chain.parts) != 3 or marks != interval.marks or not LETTER.fullmatch(chain.parts[1].text):
-            return False
-        ends = chain.parts[0], chain.parts[2]  # a < x < b, whatever a and b are
-        return _all_same(ends, interval.parts, rules) if chain is gold else _all_same(interval.parts, ends, rules)
-    if kinds == {"list", "brackets"}:
-        if ("(", ")") not in (gold.marks, answer.marks):
-            return False  # two numbers are no interval
-        if any(len(set(_names(side))) < len(_names(side)) for side in (gold, answer)):
-            return False  # x = 1, x = 2 are two values and no point
-        return _all_same(_point(gold), _point(answer), rules)  # brackets left out
+    if kinds == {"inequality", "brackets"}:  # a < x < b, whatever a and b are
+        sides = [_as_interval(side) for side in (gold, answer)]
+        return sides[0].marks == sides[1].marks and _all_same(sides[0].parts, sides[1].parts, rules)
+    if kinds == {"list", "brackets"}:  # brackets left out; two numbers are no interval
+        names = [_names(side) for side in (gold, answer)]
+        is_point = ("(", ")") in (gold.marks, answer.marks)
+        has_two_values = any(len(set(side)) < len(side) for side in names)  # x = 1, x = 2
+        return is_point and not has_two_values and _all_same(_point(gold), _point(answer), rules)
     if kinds in ({"leaf", "brackets"}, {"leaf", "set"}):
-        group, other = (answer, gold) if gold.kind == "leaf" else (gold, answer)
+        (group,) = (side for side in (gold, answer) if side.kind != "leaf")
         if len(group.parts) != 1:
             return False
-        if group.kind == "set" and key(other.text) == "\\emptyset":
+        if group.kind == "set" and "\\emptyset" in (key(gold.text), key(answer.text)):
             return group.parts[0].text == ""  # a set that holds the empty one is not empty
-        return _same(group.parts[0], other, rules) if group is gold else _same(other, group.parts[0], rules)
+        inside = group.parts[0]
+        return _same(inside, answer, rules) if group is gold else _same(gold, inside, rules)
     return False
 
 
-def _in_order(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    return gold.marks == answer.marks and _all_same(gold.parts, answer.parts, rules)
+def _as_interval(shape: Shape) -> Shape:
+    """Return the interval of `a < x < b`; other shapes as they are."""
+    if len(shape.parts) != 3 or not LETTER.fullmatch(shape.parts[1].text):
+        return shape
+    left, right = shape.marks[0], shape.marks[-1]
+    marks = {"<": "(", "\\le": "["}.get(left, left), {"<": ")", "\\le": "]"}.get(right, right)
+    return Shape("brackets", shape.text, (shape.parts[0], shape.parts[2]), marks)
 
 
 def _all_same(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> bool:
@@ -171,9 +184,8 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
     if answer.kind == "equation" and len(answer.parts) > 2 and answer.contradicts_itself():
         return False
     if gold.kind != answer.kind:
-        equation, other = (gold, answer) if gold.kind == "equation" else (answer, gold)
-        pairs = ((value, other) if equation is gold else (other, value) for value in equation.values())
-        return any(_same(*pair, rules) for pair in pairs)
+        golds, answers = (side.values() if side.kind == "equation" else (side,) for side in (gold, answer))
+        return any(_same(one, other, rules) for one in golds for other in answers)
     if len(gold.parts) + len(answer.parts) > 4:
         same_thing = gold.names_a_value() and answer.names_a_value() and gold.starts_like(answer)
         return same_thing and _same(gold.parts[-1], answer.parts[-1], rules)
@@ -209,3 +221,114 @@ def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
         for values in (firsts, ratios)
     ]
     return differ == [True, False]  # where nothing was varied, 1 = 0 is not 2 = 0
+
+
+# ---- sets of real numbers: intervals, unions, differences, inequalities of one unknown
+
+RealSet: TypeAlias = tuple[list[Value], Callable[[Value], bool]]
+"""Its ends, and a test of membership: two sets are equal when they agree on all their ends and between them."""
+_BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
+_TESTS = {"<": operator.lt, ">": operator.gt, "\\le": operator.le, "\\ge": operator.ge, "\\ne": operator.ne}
+_INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
+_REALS = ("\\mathbb{R}", "(-\\infty,\\infty)", "(-\\infty,+\\infty)")
+
+
+def _same_set(gold: Shape, answer: Shape) -> bool:
+    """Return whether two shapes are the same set of reals, False where one is none."""
+    names = _unknowns(gold), _unknowns(answer)
+    if all(names) and names[0] != names[1]:
+        return False
+    try:
+        with computing(PRECISION):
+            return _agree(_set_of(gold), _set_of(answer))
+    except (TooLarge, Undefined):
+        return False
+
+
+def _agree(one: RealSet, other: RealSet) -> bool:
+    ends = sorted({*one[0], *other[0]})
+    if len(ends) > MAX_ITEMS:
+        raise TooLarge("ends of sets")
+    between = [(low + high) / 2 for low, high in pairwise(ends)]
+    outside = [ends[0] - 1, ends[-1] + 1] if ends else [MP.mpf(0)]
+    return all(one[1](x) == other[1](x) for x in [*ends, *between, *outside])
+
+
+def _must_be_set(shape: Shape) -> bool:
+    """Return whether a shape is a set of reals and nothing else: (1, 2) may be a point."""
+    if shape.kind == "brackets":
+        return len(shape.parts) == 2 and shape.marks != ("(", ")")
+    return shape.kind in ("union", "difference", "intersection") or shape.bounds() or key(shape.text) in _REALS
+
+
+def _unknowns(shape: Shape) -> set[str]:
+    if shape.kind == "inequality":
+        trees = [tree_of(part.text) for part in shape.parts]
+        return names_in(*filter(None, trees)).symbols - {"\\infty"}
+    return {name for part in shape.parts for name in _unknowns(part)}
+
+
+def _set_of(shape: Shape) -> RealSet:
+    """Return the set that a shape is; raise `Undefined` where it is none."""
+    parts, marks = shape.parts, shape.marks
+    if key(shape.text) in _REALS:
+        return [], lambda x: True
+    if shape.kind == "set":
+        members = [_number(part.text) for part in parts]
+        return members, lambda x: x in members
+    if shape.kind == "brackets" and len(parts) == 2:
+        low, high = (_number(part.text) for part in parts)
+        closed = [end for end, mark in ((low, marks[0] == "["), (high, marks[1] == "]")) if mark]
+        return [end for end in (low, high) if MP.isfinite(end)], lambda x: low < x < high or x in closed
+    if shape.kind == "inequality":
+        trees = [tree_of(part.text) for part in parts]
+        return _combine(all, (_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False)))
+    if shape.kind == "list" and len(_unknowns(shape)) <= 1:
+        # values that are excluded always are; two bounds that hold everywhere are meant together, as x > 2, x < 5
+        excluded = [_set_of(part) for part in parts if "\\ne" in part.marks]
+        bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
+        are_together = len(bounds) == 2 and _agree(_combine(any, bounds), ([], lambda x: True))
+        return _combine(all, [_combine(all if are_together or not bounds else any, bounds), *excluded])
+    if shape.kind == "difference":
+        (ends, is_first), rest = _set_of(parts[0]), _combine(any, map(_set_of, parts[1:]))
+        return ends + rest[0], lambda x: is_first(x) and not rest[1](x)
+    if shape.kind in ("union", "intersection"):
+        return _combine(any if shape.kind == "union" else all, map(_set_of, parts))
+    raise Undefined("no set")
+
+
+def _combine(test: Callable[[Iterable[bool]], bool], sets: Iterable[RealSet]) -> RealSet:
+    """Return the union of sets, for `any`, or their intersection, for `all`."""
+    listed = list(sets)
+    return [end for ends, _ in listed for end in ends], lambda x: test(contains(x) for _, contains in listed)
+
+
+def _number(text: str) -> Value:
+    """Return a real number, or an infinity."""
+    tree = tree_of(text)
+    if tree in _INFINITE:
+        return _INFINITE[tree]
+    if tree is None or not is_numeric(text) or MP.im(value := inexact(evaluate(tree)[0][0])) != 0:
+        raise Undefined("no real number")
+    with MP.workprec(_BITS):
+        return +MP.re(value)
+
+
+def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
+    """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
+    if left is None or right is None or len(symbols := names_in(left, right).symbols) != 1:
+        raise Undefined("not one unknown")
+    for inside, other, is_left in ((left, right, True), (right, left, False)):
+        if inside[:2] == ("call", "abs") and not names_in(other).has_unknowns:  # |x| < 3: x < 3 and -3 < x
+            sides = [(inside[2], mark, other), (("neg", other), mark, inside[2])]
+            test = all if mark == "\\ne" or (mark in ("<", "\\le")) == is_left else any
+            return _combine(test, (_relation(*(side if is_left else side[::-1])) for side in sides))
+    difference, (name,) = ("add", left, ("neg", right)), symbols
+    at = [inexact(evaluate(difference, known={name: Fraction(x)})[0][0]) for x in (0, 1, 2, 5)]
+    slope, noise = at[1] - at[0], MP.ldexp(max(map(abs, at)) + 1, -_BITS)
+    is_line = all(abs(at[n] - at[0] - x * slope) <= noise for n, x in ((2, 2), (3, 5)))
+    if any(MP.im(value) != 0 for value in at) or abs(slope) < MP.ldexp(1, -_BITS) or not is_line:
+        raise Undefined("not linear")
+    with MP.workprec(_BITS):
+        bound = -at[0] / slope
+    return [bound], lambda x: _TESTS[mark](slope * (x - bound), 0)

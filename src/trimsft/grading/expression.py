@@ -26,22 +26,24 @@ class Unreadable(Exception):
 
 
 _TOKEN = re.compile(
-    r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.", re.DOTALL
+    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\.|\d+(?:\.\d+|\.(?=[/)}*]))?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
+    re.DOTALL,
 )
 _NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min abs floor"
 _FUNCTIONS = {name: name for name in _NAMES.split()} | {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log10",
 }  # fmt: skip
-_WORDS = {"np": "np", "math": "np", "infinity": "\\infty", "inf": "\\infty", "oo": "\\infty", "pi": "\\pi"}
+_WORDS = {"infinity": "\\infty", "inf": "\\infty", "oo": "\\infty", "pi": "\\pi"}
 _CLOSERS = {
     "(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil", "|": "|",
 }  # fmt: skip
 _ROUNDED = {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}
-_SYMBOLS = """
+GREEK = """
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
-Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell infty emptyset odot mho angle triangle
+Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
 """
-_SYMBOL_COMMANDS = {"\\" + name for name in _SYMBOLS.split()}
+_OTHER_SYMBOLS = "hbar ell infty emptyset odot mho angle triangle"
+_SYMBOLS = {"\\" + name for name in (GREEK + _OTHER_SYMBOLS).split()}
 _DECORATIONS = "text dot ddot hat bar vec tilde overline underline mathbb mathcal"
 _ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
 _OPAQUE = set("fghFGH")
@@ -78,9 +80,9 @@ def _tokens_of(text: str) -> list[str]:
             tokens.append("\\" + token)
         elif token in _WORDS:
             tokens.append(_WORDS[token])
-        elif token[0].isalpha():
+        elif token.isalpha():
             tokens.extend(token)
-        elif not token.isspace():
+        elif not token.isspace() and not token.startswith(("np.", "math.")):
             tokens.append(token)
         if len(tokens) > MAX_TOKENS:
             raise Unreadable("too many tokens")
@@ -195,9 +197,6 @@ class _Reader:
             self.take()
             parts = self.digit(), self.digit()
             return ("div", *parts) if token == "\\frac" else ("call", "binom", *parts)
-        if token == "np" and self.peek(1) == ".":
-            self.at += 2
-            return self.atom()
         if token.startswith("\\") and token[1:] in _FUNCTIONS:
             return self.function()
         return self.symbol()
@@ -208,26 +207,17 @@ class _Reader:
         if abs(int(exponent or 0)) > MAX_EXPONENT:
             raise Unreadable("exponent of a decimal")
         value, places = Fraction(token), len(digits.partition(".")[2])
-        if self.peek() == "." and self.peek(1) in ("", "/", ")", "}", "*"):
-            self.take()  # -1./3, as code writes it
-        if self.peek(self.peek() == ".") == "\\overline":
-            self.at += self.peek() == "."
-            return ("num", value + self.repeating(places))
+        if self.peek(self.peek() == ".") == "\\overline":  # 0.1\overline{6}
+            self.at += 1 + (self.peek() == ".")
+            period = self.raw()
+            if not period.isdecimal():
+                raise Unreadable("overline over no digits")
+            return ("num", value + Fraction(int(period), (10 ** len(period) - 1) * 10**places))
         if self.peek() == "_":
             self.take()
             return ("sym", f"{token}_{self.raw()}")  # a numeral in another base is compared as written
         last_digit = Fraction(10) ** (int(exponent or 0) - places)
         return ("num", value) if token.isdecimal() else ("num", value, last_digit)
-
-    def repeating(self, places: int) -> Fraction:
-        r"""Read the period of `0.1\overline{6}`, which begins after so many places."""
-        self.take("\\overline")
-        self.take("{")
-        digits = self.take()
-        self.take("}")
-        if not digits.isdecimal():
-            raise Unreadable("overline over no digits")
-        return Fraction(int(digits), (10 ** len(digits) - 1) * 10**places)
 
     def function(self) -> Tree:
         name = _FUNCTIONS[self.take()[1:]]
@@ -264,7 +254,11 @@ class _Reader:
         return arguments
 
     def symbol(self) -> Tree:
-        name = self.name()
+        name = self.take()
+        if name in _ACCENTS:
+            name += self.raw()
+        elif name not in _SYMBOLS and not (len(name) == 1 and name.isalpha()):
+            raise Unreadable(f"unknown {name}")
         if self.peek() == "_":
             self.take()
             name += "_" + self.raw()
@@ -275,14 +269,6 @@ class _Reader:
         if self.peek() == "(" and not name[1:2].isalpha() and (name[0] in _OPAQUE or at_number):
             return ("fn", name, *self.arguments())
         return ("sym", name)
-
-    def name(self) -> str:
-        token = self.take()
-        if token in _ACCENTS:
-            return token + self.raw()
-        if token in _SYMBOL_COMMANDS or (len(token) == 1 and token.isalpha()):
-            return token
-        raise Unreadable(f"unknown {token}")
 
     def raw(self) -> str:
         """Read a braced group or one token as a name."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from trimsft.grading.clean import key
 from trimsft.grading.rules import Rules
@@ -116,8 +116,7 @@ _RELATIONS = {
     "equation": {"=", "\\to", "\\approx"}, "inequality": {"<", ">", "\\le", "\\ge", "\\ne"}, "union": {"\\cup"},
     "intersection": {"\\cap"}, "difference": {"\\setminus"},
 }  # fmt: skip
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
+_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _ZEROS_FIRST = re.compile(r"\d,0\d")
 _MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
 _BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
@@ -130,15 +129,11 @@ _IF = re.compile(r"\s*(?=\\text\s*\{\s*,?\s*(?:if|for|when)(?![A-Za-z]))")
 def readings(text: str) -> list[str]:
     """Return the texts to try: 1,000 is a number, then a list, as a comma groups thousands or separates."""
     grouped = _GROUPED.sub(lambda m: m.group().replace(",", ""), text)
-    loose = _LOOSE_GROUPED.sub(lambda m: m.group().replace(",", ""), text)
-    if loose == text:
+    if grouped == text or _ZEROS_FIRST.search(text):  # no list has an item like 080
+        return [grouped]
+    if shape_of(text).kind == "brackets" and "," not in grouped:  # [36,104] is no number
         return [text]
-    texts = [grouped, text, loose]
-    if _ZEROS_FIRST.search(text):  # no list has an item like 080
-        texts.remove(text)
-    elif shape_of(text).kind == "brackets":  # [36,104] is no number
-        texts = [reading for reading in texts if "," in reading]
-    return list(dict.fromkeys(texts))
+    return [grouped, text]
 
 
 @lru_cache(maxsize=20_000)
@@ -194,12 +189,9 @@ def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]
 
 def _wraps(text: str) -> bool:
     """Return whether the first bracket is closed by the last."""
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        depth += (token.group() in _OPEN) - (token.group() in _CLOSE)
-        if depth <= 0:
-            return depth == 0 and token.end() == len(text)
-    return False
+    marks = _TOKEN.findall(text)
+    depths = list(accumulate((mark in _OPEN) - (mark in _CLOSE) for mark in marks))
+    return depths[-1] == 0 and min(depths[:-1]) > 0
 
 
 def _matrix(text: str) -> Shape | None:

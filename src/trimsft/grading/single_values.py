@@ -18,7 +18,6 @@ _DATE = re.compile(r"(?:\\text\s*\{\s*)?([A-Za-z]{3,})\.?(?:\s*\}\s*|\s+)(\d{1,4
 _ANY_WORD = re.compile("[A-Za-z]{3}")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
-_KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
 
 
 def word_of(text: str) -> str | None:
@@ -32,7 +31,7 @@ def word_of(text: str) -> str | None:
     if not match or not (match[1] or _ANY_WORD.search(text)):
         return None
     word = (match[1] or match[2] or "").strip().rstrip(".").lower()
-    if word in _KNOWN or not any(c.isalpha() for c in word):
+    if not any(map(str.isalpha, word)):
         return None
     word = _ARTICLE.sub("", word)
     return name_of_words(word) if re.fullmatch("[a-z .]+", word) else word
@@ -48,8 +47,6 @@ _PERCENT = re.compile(r"\\?%\s*$")
 
 def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
     """Return whether two single values are the same; units and percent signs are taken off first."""
-    if key(gold) == key(answer):
-        return True
     letters = _LETTER_UNIT.sub(r" \1", gold), _LETTER_UNIT.sub(r" \1", answer)
     if letters != (gold, answer) and same_value(*letters, rules):
         return True  # 5\text{m} and 5m, whatever m is
@@ -81,9 +78,10 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool:
     """Compare `50%` and 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
     gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
-    if same_value(gold, answer, rules):
-        number = number_of(gold)
-        return (gold_is and answer_is) or (number is not None and (abs(number) > 1 or rules.unit is not None))
+    number = number_of(gold)
+    is_forgiven = number is not None and (abs(number) > 1 or rules.unit is not None)
+    if (is_forgiven or (gold_is and answer_is)) and same_value(gold, answer, rules):
+        return True
     if gold_is and answer_is:
         return False
     scaled = Rules(tolerance=rules.tolerance)  # an absolute tolerance is in percent points
@@ -164,17 +162,10 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     if [_DECIMAL.search(side) is None for side in texts] != [True, False]:
         return 0.0
     exact, decimal = map(tree_of, texts)
-    if exact is None or decimal is None or _computes_with_decimals(decimal):
-        return 0.0
     number = number_of(texts[0])
-    return 0.0 if number is not None and number.denominator == 1 else DECIMAL_TOLERANCE
-
-
-def _computes_with_decimals(tree: Tree) -> bool:
-    """Return whether a function is applied to decimals, or a power taken: such a decimal is meant, not rounded."""
-    inside = [part for part in tree if isinstance(part, tuple)]
-    is_decimal = tree[0] in ("call", "pow") and any(part[0] == "num" and len(part) > 2 for part in inside)
-    return is_decimal or any(map(_computes_with_decimals, inside))
+    is_integer = number is not None and number.denominator == 1
+    is_rounded = exact is not None and decimal is not None and not names_in(decimal).calls  # sin 1.1 is meant as it is
+    return DECIMAL_TOLERANCE if is_rounded and not is_integer else 0.0
 
 
 # ---- sampling

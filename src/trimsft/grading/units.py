@@ -28,14 +28,13 @@ class Unit:
     factor: Fraction
     dimensions: frozenset[tuple[str, int]]
 
-    def __mul__(self, other: "Unit") -> "Unit":
+    def times(self, other: "Unit", power: int = 1) -> "Unit":
+        """Return the product with a power of another unit."""
         powers = Counter(dict(self.dimensions))
-        for base, power in other.dimensions:
-            powers[base] += power
-        return Unit(self.factor * other.factor, frozenset((base, power) for base, power in powers.items() if power))
-
-    def __pow__(self, power: int) -> "Unit":
-        return Unit(self.factor**power, frozenset((base, old * power) for base, old in self.dimensions if power))
+        for base, exponent in other.dimensions:
+            powers[base] += power * exponent
+        dimensions = frozenset((base, exponent) for base, exponent in powers.items() if exponent)
+        return Unit(self.factor * other.factor**power, dimensions)
 
 
 ONE = Unit(Fraction(1), frozenset())
@@ -46,7 +45,7 @@ DEGREE = Unit(Fraction(1), frozenset({("degree", 1)}))
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<power>\^\s*\{?\s*(-?\d)\s*\}?)|(?P<over>/|per(?![A-Za-z]))|(?P<times>\\cdot|\\times|\*|·)"
-    r"|(?P<open>\()|(?P<close>\))|(?P<word>[A-Za-zµΩÅ°¢]+|%)\.?)\s*"
+    r"|(?P<open>\()|(?P<close>\))|(?P<word>[A-Za-zµΩÅ°¢\u4e00-\u9fff]+|%)\.?)\s*"
 )
 _FLATTENED = (
     (re.compile(r"\\text\s*\{"), " {"),
@@ -63,16 +62,13 @@ _FLATTENED = (
 )
 _BEFORE = {"square": 2, "sq": 2, "Square": 2, "cubic": 3, "cu": 3, "Cubic": 3}
 _AFTER = {"squared": "2", "cubed": "3"}
-_LONGEST = 80
 NEEDS_SPACE = set("KACFTHSMGB")  # 70K is no temperature, 5M no concentration: 70 K, 5 M are
-_NEVER_FACTORS = "cm mm km kg ft yd lb lbs oz hr hrs sec secs min mins yr mph kph kmh kmph deg dm kWh"
+_NEVER_FACTORS = "cm mm km kg ft yd lb lbs oz hr hrs sec secs min mins yr mph kph kmh kmph deg dm kWh am pm in ml"
 _BARE_SYMBOLS = set(_NEVER_FACTORS.split())
 
 
 def unit_of(text: str) -> Unit | None:
     """Return the unit that a text is, None for anything else."""
-    if len(text) > _LONGEST:
-        return None
     for pattern, flat in _FLATTENED:
         text = pattern.sub(flat, text)
     try:
@@ -93,12 +89,16 @@ def _product(text: str, units: dict[str, Unit]) -> Unit:
         kind, word = token.lastgroup, (token["word"] or "")
         raised = token[2] or _AFTER.get(word)
         if raised and last is not None:
-            total, last = total * last ** (int(raised) - 1), None
+            total, last = total.times(last, int(raised) - 1), None
         elif word in _BEFORE and power == 1:
             power = _BEFORE[word]
         elif word and not raised:
-            last = _look_up(word, units) ** (sign * power)
-            total, power = total * last, 1
+            lowered = word.lower()
+            may_lower = len(word) > 2 or lowered in _BARE_SYMBOLS
+            if (unit := units.get(word) or (units.get(lowered) if may_lower else None)) is None:
+                raise ValueError(text)
+            last, power = ONE.times(unit, sign * power), 1
+            total = total.times(last)
         elif kind == "over":
             sign, last = -opened[-1] if opened else -1, None
         elif kind == "open":
@@ -112,50 +112,40 @@ def _product(text: str, units: dict[str, Unit]) -> Unit:
     return total
 
 
-def _look_up(word: str, units: dict[str, Unit]) -> Unit:
-    lowered = word.lower()
-    if word in units:
-        return units[word]
-    if lowered in units and (len(word) > 2 or lowered in _BARE_SYMBOLS | {"am", "pm", "in", "ml"}):
-        return units[lowered]
-    raise ValueError(word)
-
-
 # ---- the table
 
-_SYMBOL_PREFIXES = {
-    "f": -15, "p": -12, "n": -9, "µ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12,
-}  # fmt: skip
-_WORD_PREFIXES = {
-    "femto": -15, "pico": -12, "nano": -9, "micro": -6, "milli": -3, "centi": -2, "deci": -1, "kilo": 3, "mega": 6,
-    "giga": 9, "tera": 12,
-}  # fmt: skip
 _LINE = re.compile(r"(.*) \| (.*) \|\s*([\d/]*)\s*(.*)")
+_PARTS = Path(__file__).with_name("units.txt").read_text("utf-8").split("\n\n")
+_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _CHANGING = (part.splitlines()[1:] for part in _PARTS)
 
 
-def _read_table(text: str) -> dict[str, Unit]:
+def _read_table() -> dict[str, Unit]:
     """Return the units of units.txt by all their names."""
     units = {"%": PERCENT}
-    with_prefixes, without, chinese = (part.splitlines()[1:] for part in text.split("\n\n"))
-    for line in (*with_prefixes, *without):
+    for line in (*_WITH_PREFIXES, *_WITHOUT):
         symbols, words, factor, definition = _LINE.findall(line)[0]
         spelled = [word + ending for word in words.split() for ending in ("", "s")]
         unit = _product(definition, units) if definition else Unit(Fraction(1), frozenset({(spelled[0], 1)}))
-        unit *= Unit(Fraction(factor or 1), frozenset())
+        unit = unit.times(Unit(Fraction(factor or 1), frozenset()))
         for name in [*symbols.split(), *spelled]:  # a minute is no milli-inch
-            units[name] = units.get(name, unit) if line in with_prefixes else unit
-        for prefixes, names in ((_SYMBOL_PREFIXES, symbols.split()), (_WORD_PREFIXES, spelled)):
-            for prefix, power in prefixes.items() if line in with_prefixes else ():
-                for name in names:
-                    units.setdefault(prefix + name, Unit(Fraction(10) ** power, frozenset()) * unit)
-    return units | {name: _product(unit, units) for name, unit in map(str.split, chinese)}
+            units[name] = units.get(name, unit) if line in _WITH_PREFIXES else unit
+        for *signs, word, power in map(str.split, _PREFIXES) if line in _WITH_PREFIXES else ():
+            scaled = unit.times(Unit(Fraction(10) ** int(power), frozenset()))
+            for name in [sign + symbol for sign in signs for symbol in symbols.split()] + [
+                word + one for one in spelled
+            ]:
+                units.setdefault(name, scaled)
+    return units | {name: _product(unit, units) for name, unit in map(str.split, _CHINESE)}
 
 
-UNITS = _read_table(Path(__file__).with_name("units.txt").read_text("utf-8"))
+UNITS = _read_table()
 
 # ---- numbers in words, and what is counted
 
-SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES = {
+    "dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+    "百万": 10**6, "千万": 10**7, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8,
+}  # fmt: skip
 _ONES = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
 nineteen
@@ -165,24 +155,19 @@ NUMBERS = {word: value for value, word in enumerate(_ONES.split())}
 for _ten, _word in enumerate(_TENS.split(), 2):
     NUMBERS[_word] = 10 * _ten
     NUMBERS |= {f"{_word}-{one}": 10 * _ten + NUMBERS[one] for one in _ONES.split()[1:10]}
-_CHANGING = """
-halves score scores gross grand mil mn bn
-squared cubed factorial power powers exponent root sqrt pi inverse reciprocal over plus minus divided multiplied mod
-modulo base remainder choose doubled tripled quadrupled halved twice thrice double triple negative log ln sin cos tan
-not no non never nor cannot cant impossible undefined invalid wrong incorrect false is isn are aren was were be been
-does doesn if unless except excluding without instead to through until between below under above least most than or and
-"""
-_NUMBER_WORDS = {*NUMBERS, *SCALES, "half", "third", "quarter"}
-_CHANGES_A_VALUE = {*_CHANGING.split(), *_NUMBER_WORDS, *(f"{word}s" for word in _NUMBER_WORDS)}
+_NUMBER_WORDS = [*NUMBERS, *SCALES, "half", "third", "quarter"]
+_CHANGES_A_VALUE = {*" ".join(_CHANGING).split(), *_NUMBER_WORDS, *(f"{word}s" for word in _NUMBER_WORDS)}
 _PART = re.compile(r"(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|teen|tie|dred|sand|lion|zen)ths?$")
 _PROSE = re.compile(r"[A-Za-z]+\.?(?:[ /'-] ?[A-Za-z]+\.?)*")
-_LETTERS = re.compile("[A-Za-z]+")
+_LETTERS, _CHINESE_WORD = re.compile("[A-Za-z]+"), re.compile("[\u4e00-\u9fff]+")
 
 
 def _counted(words: str, power: int = 1) -> Unit | None:
     """Return what is counted, as a unit of its own: `red apples`; None where words change how much a value says."""
     if unit := unit_of(words):
-        return unit**power
+        return ONE.times(unit, power)
+    if _CHINESE_WORD.fullmatch(words):
+        return None if _CHANGES_A_VALUE & set(words) else Unit(Fraction(1), frozenset({(words, power)}))
     lowered = _LETTERS.findall(words.lower())
     if not _PROSE.fullmatch(words.strip()) or max(map(len, lowered)) < 3 or lowered[-1] in ("of", "from"):
         return None  # two letters that are no known unit may be factors
@@ -209,7 +194,9 @@ def closes_at(text: str, brackets: str) -> int:
 
 # ---- a unit after a value
 
-_START = re.compile(r"\\text\s*\{|\\mu(?![A-Za-z])|\\Omega(?![A-Za-z])|\^\s*\{?\s*\\circ|\\?%|[A-Za-z]+")
+_START = re.compile(
+    r"\\text\s*\{|\\mu(?![A-Za-z])|\\Omega(?![A-Za-z])|\^\s*\{?\s*\\circ|\\?%|[A-Za-z]+|[\u4e00-\u9fff]"
+)
 _ORDINAL = re.compile(r"(?<=\d)\s*(?:\^\s*\{?\s*)?(?:\\text\s*\{\s*)?(?:st|nd|rd|th)\s*\}?\s*\}?$")
 _TRIGONOMETRY = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _ONE_TEXT = re.compile(r"\\text\s*\{\s*\(?([^{}()]{1,60}?)\)?\s*\}(?:\s*\^\s*\{?\s*([23])\s*\}?)?\s*")
@@ -219,12 +206,10 @@ _NOUNS = re.compile(
 _BARE_RATIO = re.compile(
     r"(?:[ckm]?m|mi|ft|in)\s*/\s*(?:s|sec|h|hr|min)(?:\^\{?2\}?)?|k?g\s*/\s*(?:c?m\^\{?3\}?|m?L)", re.IGNORECASE
 )
-_CHINESE = re.compile(r"\s*(?:\\text\s*\{\s*)?([\u4e00-\u9fff]+(?:/[\u4e00-\u9fff]+)?)\s*\}?\s*$")
-_CHINESE_SCALES = {"百万": 10**6, "千万": 10**7, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
-_CHANGES_CHINESE = set("之半多余上下内外以不无没非或和与至到第负比分约几各百千万亿")
 _SCALE = "|".join(SCALES)
 _SCALED = re.compile(
-    rf"(?<=[\d}})])\s*(?:\\text\{{\s*)?((?:{_SCALE})(?:\s+(?:{_SCALE}))*)(?:\s+([A-Za-z ]+?))?\s*\}}?\s*$",
+    rf"(?<=[\d}})])\s*(?:\\text\{{\s*)?((?:{_SCALE})(?:\s+(?:{_SCALE}))*)"
+    r"\s*((?<=\s)[A-Za-z ]+?|[\u4e00-\u9fff]+)?\s*\}?\s*$",
     re.IGNORECASE,
 )
 _ONE_NUMBER = re.compile(
@@ -239,9 +224,8 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     head = text[: len(text) - len(tail)]
     if match := _ORDINAL.search(tail):
         return head + tail[: match.start()], None
-    for pattern, split in ((_SCALED, _scaled), (_CHINESE, _chinese)):
-        if (match := pattern.search(tail)) and (result := split(head + tail[: match.start()].rstrip(), match)):
-            return result
+    if (match := _SCALED.search(tail)) and (result := _scaled(head + tail[: match.start()].rstrip(), match)):
+        return result
     for match in _START.finditer(tail):
         value = head + tail[: match.start()].rstrip()
         if value and value[-1] not in "+-*/=^_(,{|:" and (unit := _tail_unit(value, match)):
@@ -268,6 +252,8 @@ def _tail_unit(value: str, start: re.Match[str]) -> Unit | None:
         return None
     if (unit := unit_of(rest)) is not None:
         return unit
+    if is_bare and not rest.isascii():
+        return _counted(words)
     if is_bare:
         return _counted(words) if spaced and _NOUNS.fullmatch(words) and _ONE_NUMBER.fullmatch(value) else None
     text = _ONE_TEXT.fullmatch(rest)
@@ -277,6 +263,8 @@ def _tail_unit(value: str, start: re.Match[str]) -> Unit | None:
 def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
     """Split `5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
     words, rest = match.groups()
+    if f"{words}{rest}" in UNITS:  # 千克 is one unit
+        return None
     unit = _counted(rest) if rest else ONE
     # a scale means all of a number, of a fraction, or of what stands in brackets
     is_one = _ONE_NUMBER.fullmatch(value) or (value[:1] == "(" and closes_at(value, "()") == len(value) - 1)
@@ -284,14 +272,3 @@ def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
         return None
     scale = math.prod(SCALES[word] for word in words.lower().split())
     return f"({value})*{scale}", unit if unit.dimensions else None
-
-
-def _chinese(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
-    """Split `5` and a Chinese measure word, with a scale before it or not."""
-    words = match[1]
-    scale = next((name for name in _CHINESE_SCALES if words.startswith(name) and words not in UNITS), "")
-    words = words.removeprefix(scale)
-    if not value or (words and words not in UNITS and _CHANGES_CHINESE & set(words)):
-        return None
-    unit = UNITS.get(words, Unit(Fraction(1), frozenset({(words, 1)}))) if words else None
-    return (f"({value})*{_CHINESE_SCALES[scale]}" if scale else value), unit

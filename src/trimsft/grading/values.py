@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,9 +34,8 @@ _MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
-FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
-COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
-_FUEL_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
+FUEL = 40_000  # elementary operations allowed per comparison of two answers; large rationals cost more
+_FUEL_LEFT: ContextVar[list[int]] = ContextVar("left")
 
 
 class TooLarge(Exception):
@@ -55,8 +55,8 @@ def computing(precision: int) -> Iterator[None]:
 
 @contextmanager
 def one_comparison() -> Iterator[None]:
-    """Bound all evaluations of a comparison together."""
-    token = _FUEL_LEFT.set([COMPARISON_FUEL])
+    """Bound all evaluations of a comparison together, whatever lists and sample points there are."""
+    token = _FUEL_LEFT.set([FUEL])
     try:
         yield
     finally:
@@ -85,15 +85,19 @@ def evaluate(
     raise TooLarge("more digits than are computed")
 
 
+@dataclass
 class _Evaluation:
     """Evaluate trees at one sample point."""
 
-    def __init__(self, point: int, kind: str, precision: int, known: Mapping[str, Fraction]) -> None:
-        self.point, self.kind, self.precision = point, kind, precision
-        self.fuel = FUEL
-        self.known = known  # values of letters
-        self.is_exact = True
-        self.reach = 0  # largest binary exponent seen, of either sign
+    point: int
+    kind: str
+    precision: int
+    known: Mapping[str, Fraction]  # values of letters
+    is_exact: bool = True
+    reach: int = 0  # largest binary exponent seen, of either sign
+
+    def __post_init__(self) -> None:
+        self.fuel = _FUEL_LEFT.get([FUEL])
 
     def __call__(self, tree: Tree) -> Value:
         try:
@@ -130,12 +134,8 @@ class _Evaluation:
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
         bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
-        cost = 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
-        self.fuel -= cost
-        left = _FUEL_LEFT.get()
-        if left is not None:
-            left[0] -= cost
-        if self.fuel < 0 or (left is not None and left[0] < 0):
+        self.fuel[0] -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
+        if self.fuel[0] < 0:
             raise TooLarge("too many operations")
 
     def _note(self, *values: Value) -> None:
@@ -288,14 +288,12 @@ def _real(name: str) -> Callable[[Value], Value]:
     return apply
 
 
-def _integers(function: Callable[..., int], most: int = 0) -> Callable[..., Value]:
-    """Apply a function to integers alone; with `most` to small ones: gamma functions take minutes to many digits."""
+def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[..., Value]:
+    """Apply a function to integers alone: gamma functions take minutes to many digits."""
 
     def apply(*values: Value) -> Value:
-        if not all(map(_is_integer, values)) or (
-            most and (max(values) > most or (len(values) > 1 and min(values) < 0))
-        ):
-            raise TooLarge("no small integers") if most else Undefined("not integers")
+        if not all(map(_is_integer, values)) or max(values) > most:
+            raise TooLarge("no small integers")
         return Fraction(function(*map(int, values)))
 
     return apply
@@ -335,12 +333,9 @@ class Names(NamedTuple):
 
 def names_in(*trees: Tree) -> Names:
     """Return the names of symbols and calls in these trees."""
-    names: dict[str, set[str]] = {"sym": set(), "call": set(), "fn": set()}
-    pending = list(trees)
-    while pending:
-        node = pending.pop()
-        if node[0] in names:
-            names[node[0]].add(node[1])
-        pending.extend(child for child in node[1:] if isinstance(child, tuple))
-    symbols = names["sym"] - _CONSTANTS.keys()
-    return Names(symbols, names["call"], bool(symbols or names["fn"]))
+    nodes = list(trees)
+    for node in nodes:
+        nodes.extend(child for child in node[1:] if isinstance(child, tuple))
+    symbols, calls, unknown = ({node[1] for node in nodes if node[0] == kind} for kind in ("sym", "call", "fn"))
+    symbols -= _CONSTANTS.keys()
+    return Names(symbols, calls, bool(symbols or unknown))

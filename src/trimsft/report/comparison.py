@@ -84,7 +84,7 @@ class Compared(Tabular):
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
-    from trimsft.evaluate.compare import compare_runs, correct_for_many
+    from trimsft.evaluate.compare import compare_runs
     from trimsft.evaluate.scores import load_run
     from trimsft.report.runs import Run
     from trimsft.report.score_tables import comparison_table, score_table, temperature_table
@@ -118,8 +118,7 @@ def compare(settings: CompareSettings) -> Compared:
 
     metrics, notes = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
     others = {run.label: scores[run.label] for run in candidates}
-    compared = [compare_runs(scores[baseline.label], others, metric, name=baseline.label) for metric in metrics]
-    comparisons = correct_for_many(list(itertools.chain.from_iterable(compared)))
+    comparisons = compare_runs(scores[baseline.label], others, metrics, name=baseline.label)
     protocols = {run.label: other_protocol(baseline, run, common, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
     notes += [
@@ -198,11 +197,11 @@ def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str)
 
 def other_graders(runs: Sequence[Run]) -> dict[str, str]:
     """Describe, by label, which runs were graded otherwise than the first."""
-    graded = [run for run in runs if run.recorded]
+    graded = [run for run in runs if run.scores]
     other: dict[str, str] = {}
     for first, run in ((graded[0], run) for run in graded[1:]):
-        for name in run.recorded.keys() & first.recorded.keys():
-            ours, theirs = run.recorded[name].grader, first.recorded[name].grader
+        for name in run.scores.keys() & first.scores.keys():
+            ours, theirs = run.scores[name].grader, first.scores[name].grader
             if ours != theirs:
                 other[run.label] = f"{run.label} was graded by {ours}, {first.label} by {theirs}"
     return other

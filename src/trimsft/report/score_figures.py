@@ -2,7 +2,6 @@
 
 score_dots({"average@8, %": {"gsm8k": {"SFT": (29.8, 28.1, 31.4)}}}).save("figures/scores.svg")
 ablation_curves({(1.0, 0.5): (29.8, 28.1, 31.4), ...}, baseline=15.5)
-field_curves({"TrimSFT": {1e-4: (29.8, 28.1, 31.4), ...}, "SFT": {...}}, field="learning_rate")
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 BARS = "bars: 95 % intervals"
 Scores = Mapping[tuple[float, float], Spread]
 """By (margin, bandwidth)."""
-_LABELS = {"margin": "margin $m$", "bandwidth": r"bandwidth $\tau$", "gamma": r"$\gamma$"}
+_LABELS = {"margin": "margin $m$", "bandwidth": r"bandwidth $\tau$"}
 
 
 def score_dots(
@@ -134,59 +133,15 @@ def ablation_curves(
         return drawn.with_data(["source", *header] if paper else header, rows)
 
 
-def field_curves(
-    scores: Mapping[str, Mapping[Any, Spread]],
-    *,
-    field: str,
-    baseline: float | None = None,
-    metric: str = "average@8, %",
-) -> Drawing:
-    """Draw `scores` by method and value of the field, in the unit of `metric`; `baseline` is SFT's without a curve."""
-    if not any(scores.values()):
-        raise ValueError("scores: there are none; give the value of at least one method")
-    with drawing(COLUMN, 2.35) as drawn:
-        axes = drawn.figure.subplots()
-        lines = lines_of(scores)
-        _draw_curves(axes, {shown(label): scores[label] for label in lines}, {shown(one): lines[one] for one in lines})
-        if baseline is not None:
-            axes.axhline(baseline, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)), label="SFT")
-        axes.set(xlabel=_LABELS.get(field) or plain(field), ylabel=plain(metric))
-        legend_below(drawn.figure, axes, last="SFT")
-        values = _in_order(scores)
-        rows: list[list[object]] = [
-            [label, value, *curve[value]] for label, curve in scores.items() for value in values if value in curve
-        ]
-        rows += [] if baseline is None else [["SFT", None, baseline, None, None]]
-        return drawn.with_data(["method", field, "value", "low", "high"], rows)
-
-
-def _draw_curves(axes: Axes, curves: Mapping[str, Mapping[Any, Spread]], lines: Mapping[str, Line]) -> None:
-    """Draw values with their intervals shaded; what is no number stands side by side, with bars.
-
-    Numbers of more than a decade stand on a logarithmic axis.
-    """
-    values = _in_order(curves)
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    for place, (label, line) in enumerate(lines.items()):
-        kept = [value for value in values if value in curves[label]]
+def _draw_curves(axes: Axes, curves: Mapping[str, Mapping[float, Spread]], lines: Mapping[str, Line]) -> None:
+    """Draw values with their intervals shaded; more than a decade of them stands on a logarithmic axis."""
+    for label, line in lines.items():
+        kept = sorted(curves[label])
         middle, low, high = np.array([curves[label][value] for value in kept]).T
-        if numbers:
-            draw_line(axes, kept, middle, label, line)
-            axes.fill_between(kept, low, high, color=line.colour, alpha=0.18, linewidth=0)
-        else:
-            at = [values.index(value) + 0.12 * (place - (len(lines) - 1) / 2) for value in kept]
-            look: Any = {"color": line.colour, "marker": line.marker, "linestyle": "", "capsize": 2}
-            axes.errorbar(at, middle, np.abs([middle - low, high - middle]), label=label, **look)
-    if not numbers:
-        axes.set_xticks(range(len(values)), [plain(str(value)) for value in values])
-        axes.margins(x=0.2)
-    elif min(values) > 0 and max(values) > 10 * min(values):
+        draw_line(axes, kept, middle, label, line)
+        axes.fill_between(kept, low, high, color=line.colour, alpha=0.18, linewidth=0)
+    values = sorted({value for curve in curves.values() for value in curve})
+    if min(values) > 0 and max(values) > 10 * min(values):
         axes.set_xscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.set_xticks([], minor=True)
-
-
-def _in_order(curves: Mapping[str, Mapping[Any, Spread]]) -> list[Any]:
-    """Return all values of a field: numbers by size, anything else by its letters."""
-    values = {value for curve in curves.values() for value in curve}
-    return sorted(values, key=lambda value: (0, value, "") if isinstance(value, int | float) else (1, 0, str(value)))

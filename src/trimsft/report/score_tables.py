@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.scores import BenchmarkScore, GradedBy, macro, macros, temperatures_of
+from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
 from trimsft.lab import TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
@@ -93,7 +93,7 @@ def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | N
     return Table(f"Correct over the temperature (%){mean}", header, tuple(mark_best(rows)), (_BRACKETS,))
 
 
-def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence[GradedBy] = ()) -> Table:
+def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
     """Return the scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
@@ -102,10 +102,10 @@ def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence
     sampled += ["no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
     notes = list(tables[0].notes)
-    for score, grader in zip(scores, graders, strict=False):
+    for score in scores:
         lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
         # more than an interval is wide: then the score measures the form of answers, too
-        if grader.kind == "strict" and not grader.grading and lacking > 0.1 * samples:
+        if score.grader.kind == "strict" and not score.grader.grading and lacking > 0.1 * samples:
             notes.append(
                 f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
                 "--pattern finds them elsewhere, --grader qwen as published evaluations do."

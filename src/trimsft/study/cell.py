@@ -46,19 +46,13 @@ class Cell:
     def __post_init__(self) -> None:
         """Complete the objective's parameters; refuse fields without effect, which would give one run two names."""
         check_model_name(self.model)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise UsageError("must be a whole number of at least 0", field="seed", value=self.seed)
-        fields = dict(self.fields)
+        fields, takes = dict(self.fields), tuple[str, ...]()
         refuse_secrets(fields)
-        for name in fields:
-            if name in OWN or not name.isidentifier() or len(fields) < len(self.fields):
-                raise UsageError("is no field of a cell, or is there twice", field="fields", value=name)
-        takes: Sequence[str] = ()
         if self.objective != BASE:
             require_known(self.objective)
             takes = takes_of(self.objective) if self.objective in OBJECTIVES else PARAMETERS
         for name, value in fields.items():
-            if self.objective == BASE or (name in PARAMETERS and name not in takes):
+            if self.objective == BASE or name in OWN or (name in PARAMETERS and name not in takes):
                 problem = f"has no effect with objective {self.objective!r}"
                 raise UsageError(problem, field=name, value=value, hint="leave it out")
         if self.objective in OBJECTIVES:
@@ -69,9 +63,13 @@ class Cell:
     @property
     def name(self) -> str:
         """Return a relative path, readable and of this cell alone."""
-        shown_fields = sorted(self.fields, key=lambda field: field_rank(field[0]))
-        method = "-".join([self.folder_name, *(f"{name}{_path_text(value)}" for name, value in shown_fields)])
+        method = "-".join([self.folder_name, *(f"{name}{_path_text(value)}" for name, value in self.shown_fields)])
         return f"{self.model}/{method}/seed{self.seed}"
+
+    @property
+    def shown_fields(self) -> list[tuple[str, Any]]:
+        """Return the fields as names and labels have them: those of the objective first."""
+        return sorted(self.fields, key=lambda field: field_rank(field[0]))
 
     @property
     def folder_name(self) -> str:
@@ -101,8 +99,8 @@ class Cell:
     @property
     def label(self) -> str:
         """Return "TrimSFT (margin 1, bandwidth 0.5)"."""
-        order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
-        settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
+        texts = ((name, f"{value:g}" if isinstance(value, float) else value) for name, value in self.shown_fields)
+        settings = ", ".join(f"{name} {'' if text is None else text}" for name, text in texts)
         return f"{method_name(self.objective)}{f' ({settings})' if settings else ''}"
 
     def get(self, field: str, default: Any = None) -> Any:
@@ -159,11 +157,6 @@ def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
 def field_rank(name: str) -> tuple[int, str]:
     """Return the order of a field: those of objectives first."""
     return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
-
-
-def shown(value: Any) -> str:
-    """Return 1.5 for 1.50, and nothing for None."""
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def _path_text(value: Any) -> str:

@@ -8,7 +8,7 @@ size of the numbers.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,13 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from trimsft.evaluate.compare import AVERAGE
-from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.objectives.paper import Setting
 from trimsft.report.run_tables import Analysis
-from trimsft.report.runs import Run
-from trimsft.report.score_tables import in_order
 from trimsft.study import cell as cells
 from trimsft.study import paper
 from trimsft.study.results import Summaries, labels_of, paired, trainings
@@ -342,52 +339,10 @@ def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[
 
 
 def write_paper_tables(analysis: Analysis) -> None:
-    """Write what a report has with the paper's numbers beside: tables of the first run's tokens, scores of all."""
+    """Write the paper's tables of tokens for the first run of a report that has some, the paper's numbers beside."""
     if analysis.tables:
         label, table = next(iter(analysis.tables.items()))
         examples = table.metadata.get("data", {}).get("rows", "unknown")
         model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
         about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
         analysis.write(*(make(table, about) for make in (weights, masses, categories)))
-    names = [str(table.metadata.get("model", "")) for table in analysis.tables.values()]
-    names += [run.trained_from for run in analysis.runs]
-    known = next(filter(None, map(paper_model, names)), None)
-    analysis.write(run_scores({run.label: run for run in analysis.runs if run.scores}, known))
-    names = ["kind", "label", "line", "what", "printed", "expected", "why"]
-    wrong: list[Row] = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
-    analysis.write(Records("paper_disagreements", "Where the paper disagrees with itself", wrong))
-
-
-def run_scores(runs: Mapping[str, Run], model: str | None) -> Records | None:
-    """Return average@k, greedy, pass@k and best-of-k of each run; the paper's average@8 where it has that model."""
-    rows: list[Row] = []
-    for label, run in runs.items():
-        method = run.objective or ("base" if label.lower() == "base" else None)
-        row = next((row for row in paper.scores("main") if (row.model, row.method) == (model, method)), None)
-        theirs = {**row.scores, _mean_of(row.scores): row.average} if row else {}
-        names = in_order(run.scores)
-        ours = {
-            (name, metric): interval
-            for name in names
-            for metric in metrics_of(run.scores[name])
-            if (interval := run.interval_percent(name, metric)) is not None
-        }
-        if len(names) > 1:
-            means = run.mean_intervals_percent(list(run.scores), list(dict.fromkeys(metric for _, metric in ours)))
-            ours |= {(_mean_of(names), metric): interval for metric, interval in means.items()}
-        for (benchmark, metric), interval in ours.items():
-            values = beside("", interval, theirs.get(benchmark) if metric == "average" else None)
-            named = {name.removeprefix("_"): value for name, value in values.items()}
-            rows.append({"run": label, "benchmark": benchmark, "metric": metric, **named})
-    known_model = f"{paper.label('main')}, {model}" if model else "its Table 1 does not have this model"
-    title = "Scores in percent, with 95 % intervals"
-    return Records("scores", title, rows, [f"Paper: {known_model}."]) if rows else None
-
-
-def _mean_of(benchmarks: Iterable[str]) -> str:
-    return f"mean of {', '.join(sorted(benchmarks))}"
-
-
-def metrics_of(score: BenchmarkScore) -> list[str]:
-    """Return the metrics that a scores.json has, with the most samples."""
-    return ["average", "greedy", f"pass@{score.samples}", f"majority@{score.samples}"]

@@ -1,6 +1,6 @@
 """`--dry-run` of a study or sweep: which cells are missing and, on named GPUs, what they take; nothing is run.
 
-plan = plan_cells(cells, scale, StudyFolder(Path("runs/study-paper")), needs, gpus="2xA6000")
+plan = plan_cells(cells, scale, StudyFolder(Path("runs/study-paper")), gpus="2xA6000")
 plan.hours, plan.notes
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import StudySettings, in_order
+from trimsft.study.run import StudySettings
 from trimsft.study.scales import Scale
-from trimsft.study.steps import Job, all_needs, check_cells, model_path, training_settings
+from trimsft.study.steps import check_code, model_path, training_settings
 
 ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2
 ROWS = 20_000  # the paper's; for data that is not at hand
@@ -50,26 +50,15 @@ class StudyPlan:
 
 def plan_study(settings: StudySettings) -> StudyPlan:
     """Plan the studies together, cells that they share once; nothing is written."""
-    studies, scale, folder = settings.prepare()
-    needs: dict[Cell, frozenset[str]] = {}
-    for study in studies:
-        for cell in study.cells(scale):
-            needs[cell] = needs.get(cell, frozenset()) | study.needs
-    by_kind = {kind: [cell for cell in needs if needs[cell] == kind] for kind in needs.values()}
-    plans = [plan_cells(cells, scale, folder, kind, settings.gpu_kind) for kind, cells in by_kind.items()]
-    notes = list(dict.fromkeys(note for plan in plans for note in plan.notes))
-    return StudyPlan([cell for plan in plans for cell in plan.cells], sum(plan.already_done for plan in plans), notes)
+    _, cells, scale, folder = settings.prepare()
+    return plan_cells(cells, scale, folder, settings.gpu_kind)
 
 
-def plan_cells(
-    cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], gpus: str | None = None
-) -> StudyPlan:
+def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: str | None = None) -> StudyPlan:
     """Plan every cell that is not done; refuses a training that cannot fit on the named GPUs."""
-    ordered = in_order(cells)
-    job = Job(folder, scale, all_needs(scale, needs))
-    check_cells(job, ordered, is_here=False)
-    missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
-    done = len(ordered) - len(missing)
+    check_code(folder, cells)
+    missing = {cell: steps for cell in cells if (steps := folder.missing(cell, scale))}
+    done = len(cells) - len(missing)
     if gpus is None:
         return StudyPlan([CellPlan(cell.name) for cell in missing], done)
     if scale.device == "cpu":

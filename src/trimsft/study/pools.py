@@ -1,7 +1,7 @@
 """Processes of this machine for the cells of a study: one on each core, or for each group of GPUs of a training.
 
-with LocalPool(environments(job, cells, workers=None)) as pool:
-    future = pool.submit(job, cell)
+with LocalPool(job, environments(job, cells, workers=None)) as pool:
+    future = pool.submit(cell)
     pool.result(future)                   # Result(state="done", ...)
 
 All end with the one that started them, however that ends.
@@ -45,8 +45,7 @@ def visible_gpus() -> list[str]:
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
     """Return the variables of each process: the GPUs it may see, or one core and none."""
     scale = job.scale
-    largest = max(cells, key=scale.gpus_of)
-    need = scale.gpus_of(largest)
+    need = max(map(scale.gpus_of, cells))
     common = QUIET | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
     if scale.device == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -55,7 +54,7 @@ def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[d
         return [common | {"OMP_NUM_THREADS": "1", VISIBLE: ""}] * (workers or max(1, fit))
     devices = visible_gpus()
     if need > len(devices):
-        problem = f"{largest.name} needs {need} and there are {len(devices)}"
+        problem = f"a training needs {need} and there are {len(devices)}"
         raise UsageError(problem, field="gpus", hint="--device cpu needs none")
     groups = [",".join(devices[first : first + need]) for first in range(0, len(devices) - need + 1, need)]
     # more processes than groups share GPUs: for models that leave room, and only where the user says so
@@ -65,8 +64,8 @@ def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[d
 class LocalPool:
     """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
-    def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
-        self._environments, self._free = environments, list(range(len(environments)))
+    def __init__(self, job: Job, environments: Sequence[Mapping[str, str]]) -> None:
+        self._job, self._environments, self._free = job, environments, list(range(len(environments)))
         self._pools: dict[int, ProcessPoolExecutor] = {}
         self._places: dict[Future[Result], int] = {}
         self._others = set(multiprocessing.active_children())
@@ -74,52 +73,55 @@ class LocalPool:
     def has_room(self) -> bool:
         return bool(self._free)
 
-    def submit(self, job: Job, cell: Cell) -> Future[Result]:
+    def submit(self, cell: Cell) -> Future[Result]:
         place = self._free.pop(0)
         with _signals_blocked():
-            for is_last in (False, True):
-                if place not in self._pools:
-                    given, spawn = (dict(self._environments[place]),), multiprocessing.get_context("spawn")
-                    self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
-                try:
-                    future = self._pools[place].submit(job.attempt, cell)
-                    break
-                except BrokenProcessPool:  # its process has died between two cells
-                    if is_last:
-                        raise
-                    del self._pools[place]
+            try:
+                future = self._pool(place).submit(self._job.attempt, cell)
+            except BrokenProcessPool:  # its process has died between two cells
+                self._pools.pop(place).shutdown()
+                future = self._pool(place).submit(self._job.attempt, cell)
         self._places[future] = place
         return future
 
+    def _pool(self, place: int) -> ProcessPoolExecutor:
+        if place not in self._pools:
+            given, spawn = (dict(self._environments[place]),), multiprocessing.get_context("spawn")
+            self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
+        return self._pools[place]
+
     def result(self, future: Future[Result]) -> Result:
         """Return what came of a cell whose future is done; its process is free for the next one."""
-        place = self._places.pop(future)
+        place, error = self._places.pop(future), future.exception()
         self._free.insert(0, place)
-        error = future.exception()
         if error is None:
             result = future.result()
         elif isinstance(error, BrokenProcessPool):
             result = Result("failed", "its process was killed: too little memory?")
         else:  # such as a signal to that process alone
             result = Result("failed", f"its process ended ({one_line(error)})")
-        if result.state in ("failed", "more"):  # it may hold memory still
-            self._pools.pop(place).shutdown(wait=result.state == "more")
+        if result.state == "failed" or self._job.one_process_a_step:  # it may hold memory still
+            self._pools.pop(place).shutdown()
         return result
 
     def __enter__(self) -> LocalPool:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
         children = set(multiprocessing.active_children()) - self._others
-        end = time.monotonic() + ENDING
         for child in children if self._places else ():
             child.terminate()
-        for child in children:
-            child.join(max(0.0, end - time.monotonic()))
-            child.kill()
-            child.join()
+
+        def kill() -> None:
+            for child in children:
+                child.kill()
+
+        late = threading.Timer(ENDING, kill)
+        late.start()
+        # each pool's own thread waits for its process: with a second one waiting here, either may miss the end
+        for pool in self._pools.values():
+            pool.shutdown(cancel_futures=True)
+        late.cancel()
 
 
 @contextmanager

@@ -20,8 +20,6 @@ from trimsft.study.cell import Cell
 from trimsft.study.pools import ENDING, QUIET
 from trimsft.study.steps import Job, Result
 
-CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
-
 
 class RayPool:
     """A task for each cell, in a process of its own; with `workers`, at most so many at once."""
@@ -32,8 +30,8 @@ class RayPool:
         except ImportError:
             hint = "pip install 'ray[default]'"
             raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
-        needs = {cell.name: resources_of(job, cell) for cell in cells}
         self._ray: Any = ray
+        self._job, self._workers, self._references = job, workers, dict[Future[Result], Any]()
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             address = os.environ.get("RAY_ADDRESS") or None
@@ -41,25 +39,22 @@ class RayPool:
             # this alone keeps Ray from putting the current folder before all that is installed, in each process
             options["job_config"] = ray.job_config.JobConfig(_client_job=True)
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
-        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        for name, kinds in needs.items():  # Ray would wait for it without a word
-            if not any(all(machine.get(kind, 0) >= count for kind, count in kinds.items()) for machine in machines):
-                wanted = ", ".join(f"{count:g} {kind}" for kind, count in kinds.items())
-                has = "; ".join(", ".join(f"{machine.get(kind, 0):g} {kind}" for kind in kinds) for machine in machines)
-                problem = f"no machine of the cluster has what {name} takes ({wanted})"
-                raise UsageError(problem, field="executor", hint=f"they have {has or 'nothing'}")
-        self._workers, self._references = workers, dict[Future[Result], Any]()
+        kind, need = "GPU" if job.scale.device == "cuda" else "CPU", max(map(job.scale.gpus_of, cells))
+        has = max(node["Resources"].get(kind, 0) for node in ray.nodes() if node["Alive"])
+        if need > has:  # Ray would wait for it without a word
+            problem = f"a training needs a machine with {need} {kind}, and none of the cluster has more than {has:g}"
+            raise UsageError(problem, field="executor", value="ray")
 
     def has_room(self) -> bool:
         return self._workers is None or len(self._references) < self._workers
 
-    def submit(self, job: Job, cell: Cell) -> Future[Result]:
-        kinds = resources_of(job, cell)
+    def submit(self, cell: Cell) -> Future[Result]:
+        is_cuda, processes = self._job.scale.device == "cuda", self._job.scale.gpus_of(cell)
         # a process for each cell gives back all that it held
         task = self._ray.remote(max_retries=0, max_calls=1)(_attempt).options(
-            num_cpus=kinds["CPU"], num_gpus=kinds.get("GPU", 0), name=cell.name
+            num_cpus=processes, num_gpus=processes * is_cuda, name=cell.name
         )
-        reference = task.remote(job, cell, os.getcwd())
+        reference = task.remote(self._job, cell, os.getcwd())
         future: Future[Result] = reference.future()
         self._references[future] = reference
         return future
@@ -85,19 +80,10 @@ class RayPool:
             self._ray.shutdown()
 
 
-def resources_of(job: Job, cell: Cell) -> dict[str, float]:
-    """Return what one cell takes of a cluster."""
-    processes = job.scale.gpus_of(cell)
-    needs: dict[str, float] = {"CPU": CORES[job.scale.device] * processes}
-    if job.scale.device == "cuda":
-        needs["GPU"] = processes
-    return needs
-
-
 def _attempt(job: Job, cell: Cell, folder: str) -> Result:
     """Run a cell in a process of the cluster."""
     os.chdir(folder)  # where the command was called: a user's own objective may be there
     os.environ.update(QUIET | ({"HF_HUB_OFFLINE": "1"} if job.scale.is_lab else {}))
     if job.scale.device == "cpu":
-        os.environ.update({"OMP_NUM_THREADS": str(CORES["cpu"]), "CUDA_VISIBLE_DEVICES": ""})
+        os.environ.update({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""})
     return job.attempt(cell)

@@ -26,7 +26,7 @@ Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
 def load_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
     """Return the scores of each cell whose evaluation is finished on the benchmarks of the study's folder."""
     folder = StudyFolder(out)
-    names = folder.names_of(folder.read_scale())
+    names = folder.read_scale().benchmark_names
     return {cell: load_run(folder.run(cell), names) for cell in cells if folder.is_evaluated(cell, names)}
 
 

@@ -19,19 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError, one_line
-from trimsft.options import option, unknown_name
+from trimsft.options import option
 from trimsft.runs import holder_of
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.pools import LocalPool, environments
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.steps import Job, Result, all_needs, check_cells, check_study, with_attention
+from trimsft.study.steps import Job, Result, check_code, check_study
 from trimsft.study.studies import Study, belonging, find_studies
 
 if TYPE_CHECKING:
     from trimsft.study.ray_pool import RayPool
 
-EXECUTORS = ("local", "ray")
 POLL = 0.5  # seconds between two looks at the files of cells under way
 
 
@@ -43,7 +42,7 @@ class Event:
     """A change in the state of a cell."""
 
     cell: Cell
-    state: str  # waiting, running, elsewhere, retrying, done, failed
+    state: str  # waiting, running, elsewhere, done, failed
     note: str = ""  # the stage, who has it, or why it failed
     done: int = 0
     total: int = 0
@@ -79,32 +78,27 @@ def run_cells(
     scale: Scale,
     folder: StudyFolder,
     *,
-    needs: frozenset[str] = frozenset({"scores"}),
     executor: str = "local",
     workers: int | None = None,
-    retries: int = 1,
     on_event: OnEvent = ignore,
 ) -> Outcome:
     """Do what is missing of each cell; raises `RunError` where the folder holds another scale.
 
     Args:
-        needs: of "scores" and "tokens".
         executor: "local", processes on this machine; "ray", tasks on a cluster that shares the file system.
         workers: cells side by side; by default as many as fit.
-        retries: how often a failed cell is tried again.
         on_event: called with every change.
     """
-    needs, cells, outcome = all_needs(scale, needs), in_order(cells), Outcome(folder)
+    outcome = Outcome(folder)
     for cell in cells:
         scale.at(cell.model)
+    check_code(folder, cells)
     # tasks of a cluster have a working directory of their own
-    job = Job(replace(folder, out=folder.out.absolute()), with_attention(scale), needs)
-    check_cells(job, cells, is_here=executor == "local")
+    job = Job(replace(folder, out=folder.out.absolute()), scale)
     missing = [cell for cell in cells if job.missing(cell)]
     pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
     with pool or nullcontext():
-        folder.settle(job.scale)
-        folder.remember(cells, needs)
+        folder.settle(scale, cells)
         for cell in cells:
             if cell in missing:
                 on_event(Event(cell, "waiting"))
@@ -112,34 +106,27 @@ def run_cells(
                 outcome.done[cell] = folder.run(cell)
                 on_event(Event(cell, "done", "before"))
         if pool is not None:
-            _run_missing(missing, job, pool, retries, outcome, on_event)
+            _run_missing(missing, job, pool, outcome, on_event)
     return outcome
-
-
-def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Return each once: bases first, as in tables, then seed by seed: after each seed there is a whole table."""
-    return sorted(dict.fromkeys(cells), key=lambda cell: (not cell.is_base, cell.seed))
 
 
 def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
     """Return who does the work: processes here, or tasks of a cluster."""
-    if executor not in EXECUTORS:
-        raise unknown_name("executor", executor, EXECUTORS)
     if executor == "ray":
         from trimsft.study.ray_pool import RayPool
 
         return RayPool(job, cells, workers)
-    return LocalPool(environments(job, cells, workers))
+    return LocalPool(job, environments(job, cells, workers))
 
 
 def _run_missing(
-    cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, retries: int, outcome: Outcome, on_event: OnEvent
+    cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, outcome: Outcome, on_event: OnEvent
 ) -> None:
-    """Give cells to the pool until each is done, here or elsewhere, or has failed too often."""
-    # a base takes the least time: as the last of its seed it leaves no process waiting for long
+    """Give cells to the pool until each is done, here or elsewhere, or has failed."""
+    # seed by seed: after each there is a whole table; a base takes the least time, so it is the last of its seed
     waiting, elsewhere = sorted(cells, key=lambda cell: (cell.seed, cell.is_base)), set[Cell]()
     running: dict[Future[Result], Cell] = {}
-    attempts, latest = dict.fromkeys(cells, 0), dict[Cell, Event]()
+    latest: dict[Cell, Event] = {}
 
     def settle(cell: Cell, note: str = "") -> None:
         outcome.done[cell] = outcome.folder.run(cell)
@@ -148,7 +135,7 @@ def _run_missing(
     while waiting or running or elsewhere:
         while waiting and pool.has_room():
             cell = waiting.pop(0)
-            running[pool.submit(job, cell)] = cell
+            running[pool.submit(cell)] = cell
         for cell in running.values():
             if missing := job.missing(cell):
                 event = Event(cell, "running", *outcome.folder.progress(cell, missing[0], job.scale))
@@ -161,23 +148,18 @@ def _run_missing(
             cell, result = running.pop(future), pool.result(future)
             if result.seconds:
                 outcome.seconds.setdefault(cell, {}).update(result.seconds)
-            if result.state == "more":
-                waiting.insert(0, cell)
-            elif result.state == "done":
-                settle(cell)
-            elif result.state == "elsewhere":
+            if result.state == "elsewhere":
                 elsewhere.add(cell)
                 on_event(Event(cell, "elsewhere", result.note))
-            else:
+            elif result.state == "failed":
                 with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
                     outcome.folder.note_failure(cell, result.note)
-                attempts[cell] += 1
-                if attempts[cell] <= retries:
-                    waiting.append(cell)
-                    on_event(Event(cell, "retrying", result.note))
-                else:
-                    outcome.failed[cell] = result.note
-                    on_event(Event(cell, "failed", result.note))
+                outcome.failed[cell] = result.note
+                on_event(Event(cell, "failed", result.note))
+            elif job.missing(cell):  # its next step is for a fresh process
+                waiting.insert(0, cell)
+            else:
+                settle(cell)
         for cell in list(elsewhere):
             if not job.missing(cell):
                 elsewhere.remove(cell)
@@ -203,9 +185,9 @@ def read_status(out: Path) -> list[CellState]:
     """Return every cell that was requested in a folder, also while others work on it, on whatever machine."""
     folder = StudyFolder(out)
     scale, states = folder.read_scale(), []
-    for cell, needs in folder.requested().items():
+    for cell in folder.requested():
         # what is done comes first: a finished cell may be looked at again
-        if not (missing := folder.missing(cell, scale, all_needs(scale, needs))):
+        if not (missing := folder.missing(cell, scale)):
             states.append(CellState(cell, "done", ""))
         elif holder := holder_of(folder.claim(cell)):
             stage, done, _ = folder.progress(cell, missing[0], scale)
@@ -228,26 +210,21 @@ class RunOptions(ScaleOptions):
     out: Path | None = option(
         None, help="Folder for everything (default: runs/study-SCALE, or runs/sweep-SCALE); what is there is kept."
     )
-    executor: str = option("local", help="Where cells run: here, or on a cluster (RAY_ADDRESS).", choices=EXECUTORS)
+    executor: str = option(
+        "local", help="Where cells run: here, or on a cluster (RAY_ADDRESS).", choices=("local", "ray")
+    )
     workers: int | None = option(None, help="Cells side by side (default: one on each core or group of GPUs).", least=1)
-    retries: int = option(1, help="How often a cell that fails is tried again.", least=0)
 
     def folder(self, kind: str) -> StudyFolder:
         """Return the folder; studies of one scale share it, and their cells."""
         return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
 
-    def run(
-        self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], on_event: OnEvent
-    ) -> Outcome:
-        """Do what is missing of the cells, here or on a cluster."""
-        where = {"executor": self.executor, "workers": self.workers, "retries": self.retries}
-        return run_cells(cells, scale, folder, needs=needs, on_event=on_event, **where)  # type: ignore[arg-type]
-
-    def check_hub(self, scale: Scale, folder: StudyFolder) -> None:
-        """Look for models and benchmarks, and refuse a kind of GPUs: a study takes those that are there."""
-        if self.gpu_kind is not None:
+    def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
+        """Do what is missing of the cells, here or on a cluster, once models and benchmarks are found."""
+        if self.gpu_kind is not None:  # a study takes the GPUs that are there
             raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
         check_study(scale, folder, is_at_hand=True)
+        return run_cells(cells, scale, folder, executor=self.executor, workers=self.workers, on_event=on_event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,14 +233,11 @@ class StudySettings(RunOptions):
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
-    def studies(self) -> list[Study]:
-        return find_studies(self.names)
-
-    def prepare(self) -> tuple[list[Study], Scale, StudyFolder]:
+    def prepare(self) -> tuple[list[Study], list[Cell], Scale, StudyFolder]:
         """Return what is to be run and where, after a look at everything that is here."""
-        studies, scale, folder = self.studies(), self.to_scale(), self.folder("study")
+        studies, scale, folder = find_studies(self.names), self.to_scale(), self.folder("study")
         check_study(scale, folder)
-        return studies, scale, folder
+        return studies, list(dict.fromkeys(cell for one in studies for cell in one.cells(scale))), scale, folder
 
 
 @dataclass(frozen=True)
@@ -297,11 +271,10 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     Args:
         on_event: called with every change of a cell.
     """
-    studies, scale, folder = settings.prepare()
-    settings.check_hub(scale, folder)
+    studies, _, scale, folder = settings.prepare()
     outcomes = []
     for study in studies:
-        outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
+        outcome = settings.run(study.cells(scale), scale, folder, on_event)
         files, error = list[Path](), ""
         try:
             if outcome.done:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.settings import DTYPES
 from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs.parsing import checked
@@ -62,7 +61,7 @@ class Scale:
     """Differences from the paper's: temperature, top_p, max_tokens."""
     answer_tokens: int = 700  # mean length of an answer, for plans: measured at the lab, assumed elsewhere
     engine: str = "auto"
-    dtype: str = "auto"  # number format of generation
+    dtype: str = "auto"  # number format of generation, which no option changes
     table_rows: int = 100  # rows whose tokens are measured, of the training data of seed 0, in every cell the same
     seeds: int = 1
     device: str = "cuda"
@@ -98,12 +97,19 @@ class Scale:
         return 1 if cell.is_base else self.at(cell.model).gpus
 
     def updates_of(self, cell: Cell) -> int:
-        """Return the updates of one training; 0 where only the training knows."""
+        """Return the updates of one training at the lab; 0 where only the training knows."""
         fields = {**self.defaults, **dict(cell.fields)}
-        if self.rows is None or int(fields.get("gradient_accumulation_steps", 1)) > 1 or "max_steps" in fields:
+        if self.rows is None or "gradient_accumulation_steps" in fields or "max_steps" in fields:
             return 0
         batch = int(fields["per_device_train_batch_size"]) * self.gpus_of(cell)
         return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
+
+    @property
+    def benchmark_names(self) -> tuple[str, ...]:
+        """Return what the benchmarks are recorded as."""
+        from trimsft.evaluate.problems import benchmark_name
+
+        return tuple(map(benchmark_name, self.benchmarks))
 
     @property
     def answers_each(self) -> int:
@@ -234,10 +240,7 @@ class ScaleOptions:
         (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
     benchmark_data: str | None = option(
-        None,
-        flags=("--benchmarks-dir", "--benchmark-data"),
-        metavar="PATH",
-        help="Folder that holds the benchmarks as NAME.jsonl.",
+        None, flags=("--benchmarks-dir",), metavar="PATH", help="Folder that holds the benchmarks as NAME.jsonl."
     )
     fields: tuple[str, ...] = option(
         (),
@@ -252,7 +255,6 @@ class ScaleOptions:
     )
     max_tokens: int | None = option(None, help="Longest answer in tokens.", least=1)
     engine: str | None = option(None, help="What generates.", choices=("auto", "transformers", "vllm"))
-    dtype: str | None = option(None, help="Number format of generation.", choices=DTYPES)
     device: str | None = option(None, help="Where everything runs.", choices=("cpu", "cuda"))
     gpus: str | int | None = option(
         None, metavar="N|NxNAME", help="GPUs of each training; with --dry-run their kind, too, such as 2xA6000."
@@ -276,7 +278,7 @@ class ScaleOptions:
             raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
         if self.benchmark_data is not None and not Path(self.benchmark_data).is_dir():
             raise UsageError("no such folder", field="benchmark_data", value=self.benchmark_data)
-        simple = ("rows", "seeds", "samples", "problems", "engine", "dtype", "device", "keep_weights")
+        simple = ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
         changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
         if self.data is not None:
             changes["data"] = _absolute("data", self.data)
@@ -291,15 +293,13 @@ class ScaleOptions:
 
     def _models(self, scale: Scale) -> dict[str, ModelAt]:
         """Return the models that are named: of the scale, or elsewhere and trained like the scale's."""
-        models = dict(scale.models)
-        if self.models:
-            models = {}
-            for text in self.models:
-                name, equals, path = text.partition("=")
-                if name in models:
-                    raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
-                like = scale.models.get(name) or next(iter(scale.models.values()))
-                models[name] = replace(like, path=_absolute("models", path)) if equals else scale.at(name)
+        models = {} if self.models else dict(scale.models)
+        for text in self.models:
+            name, equals, path = text.partition("=")
+            if name in models:
+                raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
+            like = scale.models.get(name) or next(iter(scale.models.values()))
+            models[name] = replace(like, path=_absolute("models", path)) if equals else scale.at(name)
         if self.gpus is None:
             return models
         number = str(self.gpus).partition("x")[0]

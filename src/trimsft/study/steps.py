@@ -1,7 +1,7 @@
 """The work on one cell, in its own run directory: train, evaluate, measure tokens; whatever is missing.
 
-    job = Job(StudyFolder(Path("runs/study-lab")), scale, frozenset({"scores"}))
-    job.run(cell)            # {"train": 24.1, "evaluate": 11.8}: seconds; raises where a step fails
+    job = Job(StudyFolder(Path("runs/study-lab")), scale)
+    job.run(cell)            # {"train": 24.1, "evaluate": 11.8, "tokens": 1.9}: seconds; raises where a step fails
 
 Each step is the function that its command calls, so it continues where it was interrupted. Only a training on several
 GPUs has processes of its own: it is `trimsft train`, launched by accelerate or torchrun.
@@ -9,8 +9,6 @@ GPUs has processes of its own: it is `trimsft train`, launched by accelerate or 
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import logging
 import os
@@ -22,7 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +30,6 @@ from trimsft import lab
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
-from trimsft.options import unknown_name
 from trimsft.runs import RunDirectory, locked
 from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import checked, parse_yaml
@@ -51,18 +48,17 @@ ATTENTION = "attn_implementation"
 class Result(NamedTuple):
     """Result of a cell, or of its first steps."""
 
-    state: str  # done, more (steps are left for a fresh process), failed, or elsewhere
+    state: str  # done (as far as it went), failed, or elsewhere
     note: str = ""  # why it failed, or who works on it
     seconds: Mapping[str, float] = {}  # of each step that was missing
 
 
 @dataclass(frozen=True)
 class Job:
-    """Folder, scale and needs that the cells of a study share."""
+    """Folder and scale that the cells of a study share."""
 
     folder: StudyFolder
     scale: Scale
-    needs: frozenset[str]
 
     @property
     def one_process_a_step(self) -> bool:
@@ -71,14 +67,13 @@ class Job:
 
     def missing(self, cell: Cell) -> list[str]:
         """Return the steps that are still to do, in order."""
-        return self.folder.missing(cell, self.scale, self.needs)
+        return self.folder.missing(cell, self.scale)
 
     def attempt(self, cell: Cell) -> Result:
         """Do what is missing, in a process of its own: what is printed goes to the cell's log, errors are returned."""
         try:
             redirect_output(self.folder.log(cell))
-            seconds = self.run(cell)
-            return Result("more" if self.one_process_a_step and self.missing(cell) else "done", seconds=seconds)
+            return Result("done", seconds=self.run(cell))
         except RunInUse as error:
             return Result("elsewhere", str(error.holder or "another process"))
         except Exception as error:  # whatever a library raises ends this cell, and no other
@@ -88,20 +83,14 @@ class Job:
 
     def run(self, cell: Cell) -> dict[str, float]:
         """Do what is missing; return seconds by step. Raises `RunInUse` where another process works on the cell."""
-        seconds = {}
+        steps, seconds = {"train": self.train, "evaluate": self.evaluate, "tokens": self.measure}, {}
         with locked(self.folder.claim(cell)):
             for step in self.missing(cell)[: 1 if self.one_process_a_step else None]:
                 began = time.monotonic()
-                if step == "train":
-                    self.train(cell)
-                elif step == "evaluate":
-                    from trimsft.evaluate.run import evaluate
-
-                    evaluate(self.eval_settings(cell, self._model(cell)))
-                else:
-                    self.measure(cell)
+                steps[step](cell)
                 seconds[step] = time.monotonic() - began
-            self._drop_weights(cell)
+            if not (self.scale.keep_weights or cell.is_base or self.missing(cell)):
+                self._drop_weights(cell)
             self.folder.failure(cell).unlink(missing_ok=True)
         return seconds
 
@@ -118,11 +107,10 @@ class Job:
     def _launch(self, cell: Cell) -> None:
         import yaml
 
-        fields = training_fields(self.folder, self.scale, cell)
-        recipe = fields.pop("config", None)
-        fields = read_recipe(recipe) | fields if recipe else fields
         with tempfile.TemporaryDirectory() as place:
             config = Path(place) / "train.yaml"
+            fields = read_recipe(self.scale.at(cell.model)) | training_fields(self.folder, self.scale, cell)
+            fields.pop("config", None)
             config.write_text(yaml.safe_dump(fields), encoding="utf-8")
             command = launch_command(self.scale.gpus_of(cell), self.scale.device, ["train", "--config", str(config)])
             with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
@@ -135,6 +123,12 @@ class Job:
                     raise
         if code:
             raise TrimSFTError(f"the training ended with exit code {code}")
+
+    def evaluate(self, cell: Cell) -> None:
+        """Sample and grade answers to every benchmark that has no scores."""
+        from trimsft.evaluate.run import evaluate
+
+        evaluate(self.eval_settings(cell, self._model(cell)))
 
     def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
         """Return how a cell is evaluated; `model` is its folder, or its name on the hub."""
@@ -170,20 +164,16 @@ class Job:
         path = self.folder.run(cell)
         if self.folder.has_dropped_weights(cell):
             hint = f"to measure more, remove {path} and run it again with --keep-weights"
-            raise UsageError("its weights were deleted after its evaluation", hint=hint)
+            raise UsageError("its weights were deleted once it was measured", hint=hint)
         return str(path)
 
     def _drop_weights(self, cell: Cell) -> None:
-        """Delete weights that are not to be kept, once nothing of this study will ask for them again."""
-        folder, run = self.folder, RunDirectory(self.folder.run(cell))
-        is_complete = folder.is_evaluated(cell, folder.names_of(self.scale)) and folder.has_tokens(cell)
-        if self.scale.keep_weights or cell.is_base or not is_complete:
-            return
+        run = RunDirectory(self.folder.run(cell))
         for checkpoint in run.train_dir.glob("checkpoint-*"):
             shutil.rmtree(checkpoint, ignore_errors=True)
-        if any(run.model_dir.glob("*.safetensors")):
+        if weights := [*run.model_dir.glob("*.safetensors")]:
             run.write_manifest(weights="dropped")
-            for file in run.model_dir.glob("*.safetensors"):
+            for file in weights:
                 file.unlink()
 
 
@@ -199,14 +189,6 @@ def launch_command(processes: int, device: str, words: Sequence[str]) -> list[st
         launcher = ["accelerate.commands.launch", "--config_file", config]
         launcher += ["--num_processes", count, "--main_process_port", port]
     return [sys.executable, "-m", *launcher, "-m", "trimsft", *words]
-
-
-def all_needs(scale: Scale, needs: Collection[str]) -> frozenset[str]:
-    """Add tokens where weights are deleted: there is no other time to measure them, and it takes seconds."""
-    if unknown := sorted(set(needs) - {"scores", "tokens"}):
-        raise unknown_name("needs", unknown[0], ("scores", "tokens"))
-    drops = not scale.keep_weights and "scores" in needs
-    return frozenset(needs) | ({"tokens"} if drops else set())
 
 
 def redirect_output(log: Path) -> None:
@@ -226,39 +208,38 @@ def redirect_output(log: Path) -> None:
 # ---- how a cell is trained
 
 
+def read_recipe(at: ModelAt) -> dict[str, Any]:
+    """Return the fields of a model's recipe; none where the scale says it all."""
+    if not at.recipe:
+        return {}
+    path = find_recipe(at.recipe)
+    return checked(dict[str, Any], parse_yaml(path.read_text(encoding="utf-8")), where=str(path))
+
+
 def model_path(at: ModelAt) -> str:
     """Return the folder of a model, or its name on the hub."""
     if at.path == LAB_BASE:
         return str(lab.base_model_path())
-    path = at.path or (read_recipe(at.recipe).get("model_name_or_path") if at.recipe else None)
-    if not isinstance(path, str):
-        raise UsageError("names no model_name_or_path", field="recipe", value=at.recipe)
-    return path
-
-
-def read_recipe(name: str) -> dict[str, Any]:
-    """Return the fields of a recipe."""
-    path = find_recipe(name)
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: not readable as YAML ({one_line(error)})", field="recipe") from error
-    return checked(dict[str, Any], content, where=str(path), hint="name a file of settings of trimsft train")
+    return at.path or str(read_recipe(at)["model_name_or_path"])
 
 
 def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, Any]:
     """Return the fields of `trimsft train` that train one cell: recipe, then scale, then cell."""
     at = scale.at(cell.model)
+    # as a recipe: what this machine cannot do is left out of one, and refused where it is asked for
     fields: dict[str, Any] = {"config": str(find_recipe(at.recipe))} if at.recipe else {}
-    fields |= scale.defaults
-    if at.path:
-        fields["model_name_or_path"] = model_path(at)
+    fields |= {**scale.defaults, "model_name_or_path": model_path(at)}
     if scale.is_lab:
         fields["dataset_name"] = str(folder.training_data(cell.seed).resolve())
     elif scale.data is not None:
         fields["dataset_name"] = scale.data
     if scale.device == "cpu":
         fields |= {"use_cpu": True, "bf16": False}
+    if "flash" in str(read_recipe(at).get(ATTENTION)) and ATTENTION not in scale.defaults:
+        from trimsft.train.config import has_flash_attention
+
+        if scale.device == "cpu" or not has_flash_attention():
+            fields[ATTENTION] = "sdpa"  # which the run's own settings record
     own = {"output_dir": str(folder.run(cell)), "objective": cell.objective, "seed": cell.seed}
     return fields | own | dict(cell.fields)
 
@@ -306,17 +287,6 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 # ---- what is looked at before anything is run: each would otherwise fail in every cell, some after hours
 
 
-def with_attention(scale: Scale) -> Scale:
-    """Take sdpa for every cell where recipes ask for flash attention that there is not; the folder records it."""
-    from trimsft.train.config import has_flash_attention
-
-    recipes = [read_recipe(at.recipe) for at in scale.models.values() if at.recipe]
-    wanting = any("flash" in str(recipe.get(ATTENTION)) for recipe in recipes) and ATTENTION not in scale.defaults
-    if not wanting or (scale.device == "cuda" and has_flash_attention()):
-        return scale
-    return replace(scale, defaults={**scale.defaults, ATTENTION: "sdpa"})
-
-
 def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) -> None:
     """Read settings as training and evaluation would.
 
@@ -328,7 +298,7 @@ def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) 
     from trimsft.evaluate.benchmarks import find_file, load_benchmark
 
     names = {"data_dir": "benchmark_data", "limit": "problems"}  # evaluation's, and a study's
-    job, place = Job(folder, scale, frozenset()), None if scale.benchmark_data is None else Path(scale.benchmark_data)
+    job, place = Job(folder, scale), None if scale.benchmark_data is None else Path(scale.benchmark_data)
     try:
         for model, at in scale.models.items():
             sft = Cell(model=model, objective="sft")
@@ -349,23 +319,12 @@ def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) 
         raise
 
 
-def check_cells(job: Job, cells: Sequence[Cell], *, is_here: bool = True) -> None:
-    """Refuse cells that cannot be finished, or would be mixed with those of another objective.
-
-    Args:
-        is_here: whether they are evaluated on this machine, whose engine must be installed.
-    """
+def check_code(folder: StudyFolder, cells: Sequence[Cell]) -> None:
+    """Refuse cells of a user's own objective that were trained with other code: both would stand under one name."""
     for cell in cells:
-        run = job.folder.run(cell)
-        if not cell.is_base and job.missing(cell) and job.folder.has_dropped_weights(cell):
-            problem = f"{run} has no weights any more, deleted after evaluation, and cannot be measured on what is new"
-            raise RunError(problem, hint="ask for the benchmarks it has, or take another folder, with --keep-weights")
         if not cell.is_base and cell.objective not in OBJECTIVES:
-            recorded = RunDirectory(run).read_manifest().get("objective")
+            recorded = RunDirectory(folder.run(cell)).read_manifest().get("objective")
             before = recorded.get("fingerprint") if isinstance(recorded, dict) else None
             if before and before != fingerprint_objective(cell.objective):
                 hint = "remove it to train it again, or choose another folder"
-                raise RunError(f"{run} holds a run with other code of {cell.objective}", hint=hint)
-    needs_vllm = is_here and job.scale.engine == "vllm" and any("evaluate" in job.missing(cell) for cell in cells)
-    if needs_vllm and importlib.util.find_spec("vllm") is None:
-        raise UsageError("is not installed", field="engine", value="vllm", hint="let auto take transformers")
+                raise RunError(f"{folder.run(cell)} holds a run with other code of {cell.objective}", hint=hint)

@@ -43,11 +43,7 @@ class Study:
     title: str
     paper: tuple[str, ...]  # LaTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
-    need: str  # either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({self.need})
+    shows: str  # either "scores" (of the benchmarks) or "tokens" (of training rows)
 
     def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
         """Return all seeds of each run, by default the scale's; a base is evaluated once."""

@@ -2,7 +2,7 @@
 
 settings = SweepSettings(grid=("margin=0:6:1", "bandwidth=0.5,1,2"), seeds=3, select_on="lab-easy")
 outcome = run_sweep(settings)
-outcome.swept.best, outcome.files            # without select_on too good to be true, by `swept.optimism()`
+outcome.swept.best, outcome.files            # without select_on too good to be true: the best of many is partly luck
 
 `--grid FIELD=VALUES` varies any field of `trimsft train`: a list (0.5,1,2) or a range with both ends (0:6:1). Several
 make their product. With an axis `objective`, a field that one of them does not take is left out for that one, which is
@@ -10,13 +10,20 @@ then made once:
 
     >>> [point.label for point in points(read_axes(["objective=trim,dft", "margin=1,2"]), "lab")]
     ['TrimSFT (margin 1, bandwidth 0.8)', 'TrimSFT (margin 2, bandwidth 0.8)', 'DFT']
+
+runs/sweep-lab/
+  sweep.md, sweep.csv               every point with its interval, and against SFT
+  sweep.json                        for the report page and for programs; `points` are those of the heatmap
+  figures/                          curves of margin and bandwidth, as in the paper's Figure 3
+  report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -28,22 +35,23 @@ import numpy as np
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.metrics import metric_names
 from trimsft.evaluate.scores import BenchmarkScore
-from trimsft.intervals import RESAMPLES, Interval, resampled_means
+from trimsft.intervals import RESAMPLES, Interval
 from trimsft.objectives import OBJECTIVES
 from trimsft.options import option, unknown_name
+from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import read_json
-from trimsft.study.cell import OWN, PARAMETERS, Cell, refuse_secrets, takes_of
+from trimsft.study.cell import OWN, PARAMETERS, Cell, method_name, takes_of
 from trimsft.study.folder import StudyFolder
 from trimsft.study.plan import StudyPlan, plan_cells
-from trimsft.study.results import Summary, load_results, paired, summarise
+from trimsft.study.results import Summary, load_results, paired, percent_text, summarise
 from trimsft.study.run import OnEvent, Outcome, RunOptions, ignore
 from trimsft.study.scales import Scale
 from trimsft.study.steps import check_study
 from trimsft.study.studies import expand
-from trimsft.study.variance import Sensitivity, resample_seeds, sensitivity_of
+from trimsft.study.variance import Sensitivity, sensitivity_of
+from trimsft.tables import Table, escape_markdown, render
 
 BASELINE, OBJECTIVE = "sft", "objective"
-NEEDS = frozenset({"scores"})
 MOST_VALUES = 1000  # values of one range at most: more are a typing error
 
 
@@ -75,8 +83,12 @@ class SweepSettings(RunOptions):
             problem = f"there is none of this name with {scale.samples} samples"
             hint = f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@1 to majority@{scale.samples}"
             raise UsageError(problem, field="metric", value=self.metric, hint=hint)
-        if self.select_on is not None:
-            check_choice(self.select_on, StudyFolder.names_of(scale))
+        names, chosen = scale.benchmark_names, self.select_on
+        if chosen is not None and chosen not in names:
+            raise unknown_name("select_on", chosen, names)
+        if chosen is not None and len(names) < 2:
+            problem, hint = "is the only benchmark", "the result needs another one"
+            raise UsageError(problem, field="select_on", value=chosen, hint=hint)
         check_study(scale, folder)
         return grid, sweep_cells(grid, scale.seeds, baseline=self.baseline), scale, folder
 
@@ -106,24 +118,19 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
         on_event: called with every change of a cell.
         command: the command line, for sweep.json and the page.
     """
-    from trimsft.study.sweep_tables import write_sweep
-
     grid, cells, scale, folder = settings.prepare()
-    settings.check_hub(scale, folder)
-    done = settings.run(cells, scale, folder, NEEDS, on_event)
+    done = settings.run(cells, scale, folder, on_event)
     try:
-        swept = swept_of(load_results(cells, folder.out), cells, settings.metric, keep=grid)
+        swept = swept_of(load_results(cells, folder.out), cells, settings.metric, keep=grid, on=settings.select_on)
     except RunError:
         return SweepOutcome(done, None)  # everything failed: the reasons say more
-    if settings.select_on is not None:
-        swept = select(swept, settings.select_on)
     return SweepOutcome(done, swept, write_sweep(swept, folder.out, command=command))
 
 
 def plan_sweep(settings: SweepSettings) -> StudyPlan:
     """Plan what is missing of a sweep; nothing is written."""
     _, cells, scale, folder = settings.prepare()
-    return plan_cells(cells, scale, folder, NEEDS, settings.gpu_kind)
+    return plan_cells(cells, scale, folder, settings.gpu_kind)
 
 
 # ---- the grid
@@ -138,13 +145,23 @@ def read_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         if not name or not listed:
             problem = "must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2"
             raise UsageError(problem, field="grid", value=text)
-        read = _reader_of(name)
+        if name in (*OWN, "dataset_name") and name != OBJECTIVE:
+            problem = f"{name!r} is not for a grid"
+            raise UsageError(problem, field="grid", hint="--seeds, --model, --data and --out set it")
         is_range = ":" in listed and name != OBJECTIVE  # module:Attribute is none
-        values = tuple(map(read, _range(name, listed) if is_range else map(str.strip, listed.split(","))))
+        values = tuple(map(_value, _range(name, listed) if is_range else map(str.strip, listed.split(","))))
         if name in axes or len(set(values)) < len(values):
             raise UsageError(f"{name} or a value of it is there twice", field="grid", value=text, hint="give it once")
         axes[name] = values
     return axes
+
+
+def _value(word: str) -> Any:
+    """Return what a word means; `trimsft train` refuses it where its field takes something else."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(word)
+    return {"true": True, "false": False}.get(word.lower(), word)
 
 
 def _range(name: str, text: str) -> list[str]:
@@ -162,29 +179,6 @@ def _range(name: str, text: str) -> list[str]:
     return [f"{int(each)}" if each == each.to_integral_value() else f"{each:f}" for each in numbers]
 
 
-def _reader_of(name: str) -> Callable[[str], Any]:
-    """Return what makes a value of a word, by the type that `trimsft train` gives the field."""
-    from trimsft.train.config import Parser
-
-    parser = Parser()
-    actions = {flag.removeprefix("--"): action for action in parser._actions for flag in action.option_strings}
-    if name in (*OWN, "dataset_name") and name != OBJECTIVE:
-        raise UsageError(f"{name!r} is not for a grid", field="grid", hint="--seeds, --model, --data and --out set it")
-    if name not in actions or name in ("help", "config"):
-        raise UsageError(f"no field {name!r}", field="grid", hint=unknown_name("grid", name, actions).hint)
-    refuse_secrets([name], field="grid")
-    if actions[name].nargs not in (None, "?"):
-        raise UsageError(f"{name!r} takes a list of values", field="grid", hint="a grid can only vary fields of one")
-
-    def read(word: str) -> Any:
-        try:
-            return vars(parser.parse_known_args([f"--{name}={word}"])[0])[name]
-        except UsageError as error:
-            raise UsageError(str(error), field="grid") from None
-
-    return read
-
-
 def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim") -> list[Cell]:
     """Return the product of the axes, each setting once; raises `UsageError` for one that could not be trained.
 
@@ -196,6 +190,10 @@ def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim
 
     names, others = axes.get(OBJECTIVE, (objective,)), [name for name in axes if name != OBJECTIVE]
     cells, unknown = [], dict.fromkeys(("model_name_or_path", "dataset_name", "output_dir"), "unknown")
+
+    def takes(one: str, name: str) -> bool:  # fields that are no objective's own always have an effect
+        return name not in PARAMETERS or name in takes_of(one)
+
     try:
         for name in others:
             if not any(takes(one, name) for one in names):
@@ -210,11 +208,6 @@ def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim
     except UsageError as error:
         raise UsageError(str(error), field="grid") from error
     return list(dict.fromkeys(cells))
-
-
-def takes(objective: str, name: str) -> bool:
-    """Return whether the field has an effect with this objective; those that are no objective's own always have."""
-    return name not in PARAMETERS or name in takes_of(objective)
 
 
 def sweep_cells(grid: Sequence[Cell], seeds: int, *, baseline: bool = True) -> list[Cell]:
@@ -238,13 +231,14 @@ class Swept:
     on: str | None = None  # the benchmark that the best point is chosen on; the others report it
 
     @property
-    def benchmarks(self) -> list[str]:
-        return self.points[0].benchmarks
-
-    @property
     def reported(self) -> list[str]:
         """The benchmarks that results are given on: not the one that the choice was made on."""
-        return [name for name in self.benchmarks if name != self.on]
+        return [name for name in self.points[0].benchmarks if name != self.on]
+
+    @property
+    def metric_name(self) -> str:
+        samples = min(point.samples for point in self.points)
+        return f"average@{samples}" if self.metric == "average" else self.metric
 
     def interval(self, point: Summary) -> Interval:
         """Return its score on the benchmarks that count."""
@@ -253,14 +247,24 @@ class Swept:
     @cached_property
     def best(self) -> Summary:
         """The point that the benchmark chose; without one the highest, which is too good to be true."""
-        return best_of(self.points, self.metric, [self.on] if self.on else self.benchmarks)
+        return self.best_of(self.points)
+
+    def best_of(self, members: Sequence[Summary]) -> Summary:
+        """Return the candidate with the highest mean over seeds; ties: smaller bandwidth, then smaller margin."""
+        benchmarks = [self.on] if self.on else self.points[0].benchmarks
+
+        def order(point: Summary) -> tuple[float, float, float]:
+            margin, bandwidth = point.setting.band or (math.inf, math.inf)
+            return (-round(float(np.mean(point.by_seed(self.metric, benchmarks))), 12), bandwidth, margin)
+
+        return min(candidates(members), key=order)
 
     @cached_property
     def rival(self) -> Summary | None:
         """The SFT that the best point is held against, chosen likewise; None without one, or where it is the point."""
         if self.on is None:
             return self.baseline_of(self.best)
-        sft = best_of(self.baselines, self.metric, [self.on]) if self.baselines else None
+        sft = self.best_of(self.baselines) if self.baselines else None
         return None if sft is self.best else sft
 
     def above(self, point: Summary, sft: Summary | None) -> Interval | None:
@@ -277,33 +281,18 @@ class Swept:
         shared = point.setting.shared_fields
         return next((sft for sft in self.baselines if sft.setting.shared_fields == shared), None)
 
-    def slice(self) -> list[Summary]:
+    def plane(self) -> list[Summary]:
         """Return the trimmed points that differ from the best of them in margin, bandwidth and objective at most."""
         trimmed = [point for point in self.points if point.setting.band is not None]
         if not trimmed:
             return []
-        best = self.best if self.best in trimmed else best_of(trimmed, self.metric, self.benchmarks)
+        best = self.best if self.best in trimmed else self.best_of(trimmed)
         return [point for point in trimmed if point.setting.shared_fields == best.setting.shared_fields]
 
     def sensitivity(self) -> Sensitivity | None:
-        """Analyse the slice's objective with the most points; None where these are too few."""
-        largest = max(by_objective(self.slice()).values(), key=len, default=[])
+        """Analyse the plane's objective with the most points; None where these are too few."""
+        largest = max(by_objective(self.plane()).values(), key=len, default=[])
         return sensitivity_of(largest, self.metric) if largest else None
-
-    def optimism(self, *, resamples: int = 2_000, seed: int = 0) -> float:
-        """Return by how much the score of the best point is too high because it is the best of many, as a share.
-
-        The bootstrap's answer: choose the best on resampled problems (and seeds), and see how far its score there lies
-        above its score here, on average. With one seed it covers the sampling of problems only, not of trainings.
-        """
-        rng, points = np.random.default_rng(seed), candidates(self.points)
-        strata = [[point.by_problem(self.metric, name) for point in points] for name in self.benchmarks]
-        seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
-        drawn_means = [resampled_means(np.concatenate(stratum, axis=1), resamples, rng) for stratum in strata]
-        draws = np.mean(drawn_means, axis=0)  # [R, runs]: every run on the same resampled problems
-        by_point = np.split(draws, np.cumsum([point.seeds for point in points])[:-1], axis=1)
-        drawn = np.stack([resample_seeds(runs_RS, rng).mean(axis=1) for runs_RS in by_point], axis=1)
-        return float((drawn.max(axis=1) - seen[drawn.argmax(axis=1)]).mean())
 
 
 def swept_of(
@@ -311,17 +300,18 @@ def swept_of(
     cells: Sequence[Cell],
     metric: str = "average",
     *,
-    keep: Sequence[Cell] = (),
+    keep: Sequence[Cell],
+    on: str | None = None,
     resamples: int = RESAMPLES,
 ) -> Swept:
     """Bring the finished cells together; `keep` are the points of the grid, all others are there for comparison."""
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
-    grid = [s for setting, s in summaries.items() if (setting in keep if keep else setting.objective != BASELINE)]
+    grid = [summary for setting, summary in summaries.items() if setting in keep]
     if not grid:
         raise RunError("no point of the sweep is finished; rerun the command to resume")
     missing = tuple(cell for cell in cells if cell not in results)
     baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
-    return Swept(tuple(grid), baselines, missing, metric)
+    return Swept(tuple(grid), baselines, missing, metric, on)
 
 
 def by_objective(points: Sequence[Summary]) -> dict[str, list[Summary]]:
@@ -337,25 +327,114 @@ def candidates(points: Sequence[Summary]) -> list[Summary]:
     return [point for point in points if point.seeds == most]
 
 
-def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -> Summary:
-    """Return the candidate with the highest mean over benchmarks and seeds; ties: smaller bandwidth, then margin."""
-
-    def order(point: Summary) -> tuple[float, float, float]:
-        margin, bandwidth = point.setting.band or (math.inf, math.inf)
-        return (-round(float(np.mean(point.by_seed(metric, benchmarks))), 12), bandwidth, margin)
-
-    return min(candidates(points), key=order)
+# ---- the table, and what it says
 
 
-def check_choice(on: str, benchmarks: Sequence[str]) -> None:
-    """Refuse a benchmark that there is not, or that leaves none to report on."""
-    if on not in benchmarks:
-        raise unknown_name("select_on", on, benchmarks)
-    if len(benchmarks) < 2:
-        raise UsageError("is the only benchmark", field="select_on", value=on, hint="the result needs another one")
+def sweep_table(swept: Swept) -> Table:
+    """Return every point on every benchmark but the one that was chosen on, and against SFT with the same fields."""
+    from trimsft.study.paper_tables import columns_of, our_table, score_rows
+
+    summaries = {one.setting: one for one in swept.all}
+    columns = columns_of(summaries, swept.reported)
+    rows = score_rows("sweep", summaries, [swept.metric], columns)
+    return our_table(f"Sweep: {swept.metric_name}", summaries, rows, columns=columns, against_sft=True)
 
 
-def select(swept: Swept, on: str) -> Swept:
-    """Choose the point and its rival by the mean over seeds on one benchmark, and report on the rest."""
-    check_choice(on, swept.benchmarks)
-    return replace(swept, on=on)
+def conclusions(swept: Swept) -> list[str]:
+    """Say which point is best and by how much; how many had no part in the choice; what tau and m explain."""
+    best, points = swept.best, len(candidates(swept.points))
+    if swept.on:
+        text = f"Chosen on {swept.on}: {best.setting.label}. On {', '.join(swept.reported)}: "
+        text += percent_text(swept.interval(best))
+        difference = swept.above(best, swept.rival)
+        if swept.rival is not None and difference is not None:
+            how = f", chosen on {swept.on} likewise:" if len(candidates(swept.baselines)) > 1 else ""
+            text += f", against {swept.rival.setting.label}{how} {percent_text(difference, '+')}"
+        text += "."
+    else:
+        value = swept.interval(best).value
+        text = f"The highest of {points} points is {best.setting.label}: {100 * value:.1f}."
+        if points > 1:
+            text += (
+                f" As the best of {points} on the problems it was chosen by it is partly luck: --select-on BENCHMARK "
+                "chooses on one and reports on the others."
+            )
+    sentences = [text]
+    for name, members in {"points": swept.points, "of SFT": swept.baselines if swept.on else ()}.items():
+        kept = candidates(members)
+        if out := len(members) - len(kept):
+            why = f"fewer than {kept[0].seeds} trainings are finished"
+            sentences.append(f"{out} of {len(members)} {name} had no part in the choice: {why}.")
+    sensitivity = swept.sensitivity()
+    sentences += [] if sensitivity is None else [sensitivity.sentence()]
+    if swept.missing:
+        sentences.append(f"Not finished: {len(swept.missing)}, such as {swept.missing[0].name}.")
+    return sentences
+
+
+# ---- files
+
+
+def write_sweep(swept: Swept, out: Path, *, command: str = "") -> list[Path]:
+    """Write the table, sweep.json, curves of margin and bandwidth, and the page; return the files."""
+    from trimsft.report.figures import spread_percent
+    from trimsft.report.page.build import write_report
+    from trimsft.report.score_figures import ablation_curves
+    from trimsft.study import writing
+    from trimsft.study.paper_tables import score_rows
+
+    summaries = {one.setting: one for one in swept.all}
+    sentences = [*conclusions(swept), *writing.unanswered_note({point.setting: point for point in swept.points})]
+    figures, groups = list[Path](), by_objective(swept.plane())
+    for name, members in groups.items():
+        scores = {point.setting.band: spread_percent(swept.interval(point)) for point in members if point.setting.band}
+        sft = swept.baseline_of(members[0])
+        baseline = None if sft is None else 100 * swept.interval(sft).value
+        if len(scores) > 1:
+            drawing = ablation_curves(scores, baseline=baseline, metric=f"{swept.metric_name}, %")
+            figures += drawing.save(out / "figures" / f"curves{'' if len(groups) == 1 else f'-{name}'}.svg")
+    parts = [render(sweep_table(swept), "markdown").rstrip(), *map(escape_markdown, sentences)]
+    parts += writing.markdown_images(figures)
+    rows = score_rows("sweep", summaries, [swept.metric])
+    files = [
+        write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
+        writing.write_flat(out / "sweep.csv", [row.as_dict() for row in rows]),
+        writing.write_json(out / "sweep.json", sweep_record(swept, out, sentences, command)),
+    ]
+    if groups:
+        # the page has the heatmap, and the runs of SFT and of the best point at the first seed
+        pair = [one for one in (swept.rival, swept.best) if one is not None]
+        runs = {method_name(one.setting.objective): _run_of(one, out) for one in pair}
+        settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
+        page = write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")
+        files.append(page)
+    return [*files, *figures]
+
+
+def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str) -> dict[str, Any]:
+    """Return sweep.json; `points` are those of the page's heatmap: trimmed, differing in margin and bandwidth alone."""
+    plane = swept.plane()
+    sft = swept.baseline_of(plane[0] if plane else swept.best)
+
+    def point(one: Summary) -> dict[str, Any]:
+        own = {"objective": one.setting.objective, **dict(one.setting.fields), **swept.interval(one).as_dict()}
+        difference = swept.above(one, swept.baseline_of(one))
+        own["against_sft"] = None if difference is None else difference.as_dict()
+        return own | {"seeds": one.seeds, "run": str(_run_of(one, out).relative_to(out))}  # the folder may be moved
+
+    return {
+        "metric": swept.metric_name,
+        "benchmarks": swept.reported,
+        "selected_on": swept.on,
+        "command": command or None,
+        "points": [point(one) for one in plane],
+        "baseline": None if sft is None else point(sft),
+        "all": [point(one) for one in swept.all],
+        "selection": point(swept.best) if swept.on else None,
+        "sentences": list(sentences),
+    }
+
+
+def _run_of(point: Summary, out: Path) -> Path:
+    """Return the run of its first seed."""
+    return StudyFolder(out).run(replace(point.setting, seed=min(point.runs)))

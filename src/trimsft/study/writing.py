@@ -46,9 +46,9 @@ def write_study(
     """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
     every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    scored = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out)
-    results = {cell: scored[cell] for cell in cells if cell in scored} if study.need == SCORES else {}
-    tables = _token_tables(folder, cells if study.need == TOKENS else ())
+    scored = load_results(dict.fromkeys([*every, *(cells if study.shows == SCORES else ())]), out)
+    results = {cell: scored[cell] for cell in cells if cell in scored} if study.shows == SCORES else {}
+    tables = _token_tables(folder, cells if study.shows == TOKENS else ())
     if not results and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
@@ -58,7 +58,7 @@ def write_study(
     of_every = summarise({cell: scored[cell] for cell in every if cell in scored}, resamples=resamples)
     judged = judge_claims(of_every, by_model)
     own = [claim for claim in judged if claim.study == study.name]
-    finished: Collection[Cell] = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
+    finished: Collection[Cell] = results if study.shows == SCORES else [c for c in cells if folder.tokens(c).is_file()]
     missing = [cell.name for cell in cells if cell not in finished]
     notes = [f"Not finished, and so left out: {_first(missing)}."] if missing else []
     notes += paper.contradictions(study.paper)
@@ -165,7 +165,7 @@ def _rank(setting: Cell, study: Study, scale: Scale) -> tuple[Any, ...]:
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
     """Return the tables of seed 0 at the default parameters: one for each objective."""
     wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
-    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
+    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
 
 
 def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path]) -> list[Path]:

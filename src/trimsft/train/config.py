@@ -85,7 +85,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     low_memory: bool | None = _setting(
         None,
         "On CUDA: true computes logits of kept tokens twice instead of keeping their gradients, false keeps them all. "
-        "By default as many are kept as have room: see Memory of the head in docs/training.md.",
+        "By default as many are kept as have room: see docs/guides/fits_my_gpu.md.",
         nargs="?",  # without a value it means true, as with every other switch
         const=True,
     )

@@ -59,6 +59,10 @@ class FusedHead:
     logit_scale: float = 1.0
     softcap: float | None = None
     checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
+    in_graph: bool = False  # whether a gradient has come back through its loss
+
+    def note_gradient(self, gradient: Tensor) -> None:
+        self.in_graph = True
 
 
 @dataclass
@@ -142,7 +146,10 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
 
         Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
 
-    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+    A trainer that computes another loss, for instance from logits, would train without the objective and say nothing:
+    so the first update is refused if no gradient has come back through the weighted loss.
+
+    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/coming_from.md.
 
     Args:
         objective: the weight of each token, or its name.
@@ -152,9 +159,26 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, objective: Objective | str, **settings: Any) -> None:
         self._objective = objective
         self._settings = settings
+        self._is_checked = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         patch(getattr(model, "module", model), self._objective, **self._settings)  # inside DistributedDataParallel
+        self._is_checked = False
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if self._is_checked:
+            return
+        head = getattr(inside_peft(getattr(model, "module", model)), "trimsft_head", None)
+        if head is None or not head.in_graph:
+            raise UnsuitedHead(
+                "the trainer computes a loss of its own: no gradient came back through the weighted one",
+                field="objective",
+                value=self._objective,
+                hint="turn off its other losses (DFT, label smoothing, loss scales, fused or chunked cross-entropy)",
+            )
+        self._is_checked = True
+
+    on_step_end = on_pre_optimizer_step  # for trainers that leave the other out
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         unpatch(getattr(model, "module", model))
@@ -248,6 +272,8 @@ def _fused_forward(
         check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
     result, loss, aux_loss = call.results[0], call.placeholder[0, 0, 0].clone(), getattr(outputs, "aux_loss", None)
+    if loss.requires_grad and not settings.in_graph:
+        loss.register_hook(settings.note_gradient)
     output = TrimOutput(
         loss=loss,
         token_loss=loss,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimsft.data.visible import visible
-from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
+from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs, correct_for_many
 from trimsft.evaluate.scores import best_temperature, temperatures_of
 from trimsft.intervals import Interval
 from trimsft.report.comparison import content_conflict, other_graders, other_protocol
@@ -124,16 +124,17 @@ def _compared(a: Run, b: Run, benchmarks: Sequence[str], metrics: Sequence[str])
     for name in benchmarks:
         if name in a.scores and name in b.scores:
             asked = [{problem.problem for problem in run.scores[name].per_problem} for run in (a, b)]
-            same_grader = a.recorded[name].grader == b.recorded[name].grader
+            same_grader = a.scores[name].grader == b.scores[name].grader
             if asked[0] == asked[1] and same_grader and content_conflict(a, b, name) is None:
                 shared.append(name)
     known = [one for one in metrics if all(one in run.scores[name].metrics for run in (a, b) for name in shared)]
     if not shared or not known:
         return {}
-    pair = ([a.scores[name] for name in shared], [b.scores[name] for name in shared])
+    ours, theirs = ([run.scores[name] for name in shared] for run in (a, b))
     # without all benchmarks of the page, a mean would pass for that of all
     kept = {*shared, *([AVERAGE] if len(shared) == len(benchmarks) else [])}
-    (by_metric,) = compare_pairs([pair], known, names=[(a.label, b.label)])
+    compared = compare_runs(ours, {b.label: theirs}, known, name=a.label)
+    by_metric = {metric: correct_for_many([one for one in compared if one.metric == metric]) for metric in known}
     return {metric: {one.benchmark: one for one in row if one.benchmark in kept} for metric, row in by_metric.items()}
 
 
@@ -153,7 +154,7 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
         return []
     absent = [run.label for run in runs if not run.scores]
     notes = [f"Not evaluated: {', '.join(absent)}."] if absent else []
-    graders = sorted({str(one.grader) for run in scored for one in run.recorded.values()})
+    graders = sorted({str(one.grader) for run in scored for one in run.scores.values()})
     if len(graders) > 1:
         notes.append(f"Not all were graded alike ({', '.join(graders)}): what differs may be the grader.")
     for run in scored:
