@@ -35,9 +35,9 @@ def score_table(
     Args:
         comparisons: those of this metric by `compare_runs`; without them nothing is marked.
     """
-    benchmarks = list(dict.fromkeys(score.benchmark for scores in runs.values() for score in scores))
+    benchmarks = in_order({score.benchmark for scores in runs.values() for score in scores})
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
-    markers = {(one.candidate, one.benchmark): _marker(one) for one in comparisons}
+    markers = {(one.candidate, one.benchmark): arrow(one) for one in comparisons}
     rows = []
     for name, scores in runs.items():
         intervals = {score.benchmark: score.interval(metric) for score in scores}
@@ -58,11 +58,11 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     rows = []
     for one in comparisons:
         scale = _scale(one.metric)
-        difference = Cell.of(one.difference, _marker(one), sign="+", bold=one.significant, scale=scale)
+        difference = Cell.of(one.difference, arrow(one), sign="+", bold=one.significant, scale=scale)
         row = [Cell(one.candidate), Cell(one.benchmark), Cell(_titled(one.metric))]
         row += [Cell(str(one.problems), data=one.problems)]
         row += [Cell(rounded(scale * share, 1), data=share) for share in (one.before, one.after)]
-        row += [difference, *(Cell(_p_value(p), data=p) for p in (one.p_value, one.p_holm))]
+        row += [difference, *(Cell(p_value(p), data=p) for p in (one.p_value, one.p_holm))]
         rows.append((*row, Cell(f"+{len(one.better)} -{len(one.worse)}")))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(
@@ -117,7 +117,8 @@ def _scale(metric: str) -> int:
     return 1 if metric == _TOKENS else 100  # shares are shown in percent
 
 
-def _marker(one: Comparison) -> str:
+def arrow(one: Comparison) -> str:
+    """Return the mark of a significant difference."""
     if not one.significant:
         return ""
     return UP if one.difference.value > 0 else DOWN
@@ -134,5 +135,6 @@ def _titled(metric: str) -> str:
     return metric if metric == _TOKENS else f"{metric} (%)"
 
 
-def _p_value(p: float) -> str:
+def p_value(p: float) -> str:
+    """Return a p-value as text."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
