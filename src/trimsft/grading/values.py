@@ -176,9 +176,8 @@ def _is_integer(value: Value) -> bool:
 
 def _size(value: Value) -> int:
     """Return how many bits a number that is not 0 has, or how far its exponent is from 0."""
-    if _exact(value):
-        return max(value.numerator.bit_length(), value.denominator.bit_length())
-    return int(abs(MP.mag(value)))
+    parts = (value.numerator, value.denominator) if _exact(value) else ()
+    return max(part.bit_length() for part in parts) if parts else abs(int(MP.mag(value)))
 
 
 def inexact(value: Value) -> Value:
