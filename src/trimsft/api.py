@@ -109,9 +109,9 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
         benchmarks: names or .jsonl files; one or several.
         options: fields of `trimsft.evaluate.EvalSettings`, such as samples=4, max_tokens=512.
     """
-    from trimsft.evaluate.run import evaluate_model
+    from trimsft.evaluate.run import evaluate
 
-    return evaluate_model(model, benchmarks, **options)
+    return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
 
 
 @_takes(TokenSettings)

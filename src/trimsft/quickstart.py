@@ -149,7 +149,9 @@ class QuickstartOutcome:
         others = {method_name(name): scores for name, scores in self.scores.items() if name != BASELINE}
         if baseline := self.scores.get(BASELINE):
             for metric in (SAMPLED, GREEDY, _best_metric(baseline)):
-                self.comparisons[metric] = compare_runs(baseline, others, metric, name=method_name(BASELINE), **options)
+                self.comparisons[metric] = compare_runs(
+                    baseline, others, [metric], name=method_name(BASELINE), **options
+                )
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""

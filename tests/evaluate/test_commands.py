@@ -28,7 +28,11 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
         note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
         assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
-        assert first == "trimsft: sums: 0 of 54 samples" and "54 of 54 samples, " in last and "tokens/s" in last
+        assert (
+            first == "trimsft: sums: 0 of 54 samples, at most 110,592 tokens"
+            and "54 of 54 samples, " in last
+            and "tokens/s" in last
+        )
     for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
         assert metric in shown.stdout
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)

@@ -55,7 +55,6 @@ def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
         (EXACT | {"grading": 3}, "line 1: 'grading' must be a text, got 3"),
         (EXACT | {"ignore_case": "yes"}, "line 1: 'ignore_case' must be true or false, got 'yes'"),
         (EXACT | {"tolerance": 0.1}, "line 1: 'tolerance' has no effect on grading 'exact'; remove it"),
-        (EXACT | {"instruction": ["Be brief."]}, "line 1: 'instruction' must be a text, got "),
         (REGEX | {"pattern": "(((("}, "line 1: pattern: is no regular expression "),
         (REGEX | {"pattern": None}, "line 1: pattern: is missing for grading 'regex'"),
         (
@@ -173,25 +172,6 @@ def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp
         compare(CompareSettings(runs=(tmp_path / "by-pattern", tmp_path / "run")))
     (again,) = run_eval(path, None).scores
     assert again.average is not None and again.average.value == pytest.approx(1 / 3)
-
-
-def test_rows_with_an_instruction_are_asked_by_it(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.jsonl", REGEX | {"instruction": "End with #### and the number."})
-    prompts = []
-
-    def keep(request: Request) -> str:
-        prompts.append(request.prompt)
-        return "#### 6"
-
-    (score,) = run_eval(path, keep).scores
-    assert score.average is not None and score.average.value == 1
-    assert prompts[0].startswith("End with #### and the number.\n") and "boxed" not in prompts[0]
-    settings = json.loads((tmp_path / "run/eval/mine/settings.json").read_text())
-    assert settings["prompt"]["system_prompt"] == "End with #### and the number."
-    with pytest.raises(RunError, match=r"prompt.system_prompt: was 'End with"):
-        run_eval(path, keep, system_prompt="Hello.")
-    run_eval(path, keep, system_prompt="Hello.", out=tmp_path / "other")
-    assert prompts[-1].startswith("Hello.\n")
 
 
 # ---- a scorer of one's own

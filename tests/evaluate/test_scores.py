@@ -10,18 +10,9 @@ import numpy as np
 import pytest
 
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import (
-    BenchmarkScore,
-    GradedBy,
-    load_run,
-    macro,
-    macros,
-    over_runs,
-    read_scores,
-    write_scores,
-)
+from trimsft.evaluate.scores import BenchmarkScore, load_run, macro, macros, over_runs, read_scores, write_scores
 
-from .graded import random_counts, same, samples_of, score, score_of
+from .graded import STRICT, random_counts, same, samples_of, score, score_of
 
 TWO_PROBLEMS = [*samples_of("a", "1 1 2 -", greedy="1"), *samples_of("b", "2 2 1 /", greedy="2")]
 
@@ -56,7 +47,7 @@ def test_the_representative_decides_where_grades_disagree():
     found = score("toy", samples_of("a", "1 1' 1' 2 2"), same, resamples=50)
     assert found.per_problem[0].wrong == (2, 3) and found.metrics["majority@5"].value == 0
     samples = samples_of("a", "1 1 2")
-    samples[0] = dataclasses.replace(samples[0], correct=False, status="timeout")  # makes no correct text wrong
+    samples[0] = dataclasses.replace(samples[0], status="timeout")  # makes no correct text wrong
     found = score("toy", samples, same, resamples=50)
     assert found.per_problem[0].right == (2,)
 
@@ -75,7 +66,7 @@ def test_greedy_decoding_alone_is_scored():
 
 @pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
 def test_an_unknown_metric_names_the_known_ones(name):
-    sampled = [sample for sample in TWO_PROBLEMS if not sample.greedy]
+    sampled = [sample for sample in TWO_PROBLEMS if sample.votes]
     with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@1 to majority@4$"):
         score("toy", sampled, same, resamples=10).interval(name)
 
@@ -122,29 +113,28 @@ def test_means_of_several_metrics_are_those_of_each():
 
 # ---- scores.json
 
-STRICT = GradedBy("strict", "3")
-
 
 def test_scores_come_back_by_name_and_from_one_grader_only(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=re.escape(f"{tmp_path}: holds no evaluation; make one with trimsft eval")):
         load_run(tmp_path)
     scores = {name: score_of(name, [1, 8], resamples=10) for name in ("b", "a")}
     for name, one in scores.items():
-        write_scores(tmp_path / "eval" / name, one, STRICT)
+        write_scores(tmp_path / "eval" / name, one)
     assert load_run(tmp_path) == [scores["a"], scores["b"]]
     assert load_run(tmp_path, ["b"]) == [scores["b"]]
     assert str(read_scores(tmp_path / "eval/a").grader) == "strict 3"
     with pytest.raises(RunError, match="holds no scores of 'gsm8k'; it has a, b"):
         load_run(tmp_path, ["gsm8k"])
-    write_scores(tmp_path / "eval/b", scores["b"], GradedBy("qwen", "3"))
+    qwen = dataclasses.replace(STRICT, kind="qwen")
+    write_scores(tmp_path / "eval/b", dataclasses.replace(scores["b"], grader=qwen))
     with pytest.raises(RunError, match="was graded by qwen 3 and strict 3; grade it again with one of them"):
         load_run(tmp_path)
 
 
 def test_scores_without_samples_come_back(tmp_path: Path) -> None:
     greedy = score("toy", [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")], same, resamples=50)
-    write_scores(tmp_path / "toy", greedy, STRICT)
-    assert read_scores(tmp_path / "toy").scores == greedy
+    write_scores(tmp_path / "toy", greedy)
+    assert read_scores(tmp_path / "toy") == greedy
 
 
 def test_damaged_scores_are_refused(tmp_path: Path) -> None:
@@ -154,7 +144,7 @@ def test_damaged_scores_are_refused(tmp_path: Path) -> None:
         load_run(tmp_path)
     with pytest.raises(RunError, match="holds no scores; finish it with trimsft eval"):
         read_scores(folder)
-    write_scores(folder, score_of("a", [1, 8], resamples=10), STRICT)
+    write_scores(folder, score_of("a", [1, 8], resamples=10))
     whole = json.loads((folder / "scores.json").read_text())
     damages: list[tuple[object, str]] = [
         ("{", "invalid JSON"),

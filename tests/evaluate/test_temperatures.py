@@ -51,7 +51,7 @@ def test_the_best_temperature_is_that_of_the_mean_over_benchmarks() -> None:
     assert temperatures_of([cool, hot]) == [0.0, 0.6, 1.0]
     assert best_temperature([cool]) == 0.6 and best_temperature([hot]) == 0.0  # of equals the lowest
     assert best_temperature([cool, curve("y", "1 1 1 1", "2 2", "2")]) == 1.0
-    (difference,) = compare_runs([cool], {"hot": [curve("x", "1 1 1 1", "1 2", "1")]}, "T=0.6")
+    (difference,) = compare_runs([cool], {"hot": [curve("x", "1 1 1 1", "1 2", "1")]}, ["T=0.6"])
     assert (difference.before, difference.after, difference.problems) == (1.0, 0.75, 2)
 
 

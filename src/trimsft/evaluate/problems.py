@@ -7,7 +7,7 @@ A row may say what its grading has to know: `is_multiple_answer`, `error` (absol
 and `tolerance` (relative). What is no boxed mathematics says so in `grading`, and then these fields are read too:
 
     {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": true}
-    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice", "instruction": "Name the letter."}
+    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice"}
     {"problem": "2+2?", "answer": "4", "grading": "regex", "pattern": "#### (\\d+)", "compare": "exact"}
 
 Other fields do not matter. No field of a file names code.
@@ -45,8 +45,6 @@ class Problem:
     unit: str | None = None
     grading: Grading = field(default=Grading(), compare=False)  # no part of what was asked
     choices: tuple[str, ...] = ()
-    instruction: str | None = None
-    """What stands in place of the template's request for a boxed answer; all problems of a file have the same."""
 
     @property
     def question(self) -> str:
@@ -101,8 +99,6 @@ def read_problems(
         problems.append(as_problem(renamed, place, f"{name}-{number}", grading))
     if not problems:
         raise DataError(f"{path}: holds no problems")
-    if len({problem.instruction for problem in problems}) > 1:
-        raise DataError(f"{path}: 'instruction' must be the same in all rows")
     return with_distinct_ids(problems)
 
 
@@ -131,10 +127,9 @@ def write_problems(problems: Iterable[Problem], *, with_grading: bool = True) ->
             "error": problem.absolute,
             "unit": problem.unit,
             "choices": list(problem.choices) or None,
-            "instruction": problem.instruction,
         }
         grading = problem.grading
-        if with_grading and (grading != Grading() or problem.choices or problem.instruction is not None):
+        if with_grading and (grading != Grading() or problem.choices):
             row |= {"grading": grading.kind, "pattern": grading.pattern, "ignore_case": grading.ignore_case or None}
             row |= {"compare": grading.compare} if grading.kind == "regex" else {}
         lines.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
@@ -185,7 +180,7 @@ _GRADED: dict[str, tuple[str, Callable[[Any], bool]]] = {
         f"a list of 2 to {len(LETTERS)} texts",
         lambda value: isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value)),
     ),
-    **dict.fromkeys(("instruction", "grading", "pattern", "compare"), ("a text", is_text)),
+    **dict.fromkeys(("grading", "pattern", "compare"), ("a text", is_text)),
     "ignore_case": ("true or false", lambda value: isinstance(value, bool)),
 }
 """Fields of rows that say how they are graded; elsewhere a column of such a name is somebody else's."""
@@ -230,7 +225,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
         unit=values.get("unit"),
         grading=grading,
         choices=choices,
-        instruction=values.get("instruction"),
     )
 
 

@@ -20,7 +20,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.problems import Problem, read_problems
 from trimsft.evaluate.samples import Sample
-from trimsft.evaluate.scores import BenchmarkScore, Recorded, macros, read_scores
+from trimsft.evaluate.scores import BenchmarkScore, macros, read_scores
 from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
@@ -108,14 +108,10 @@ class Run:
     # ---- evaluations
 
     @cached_property
-    def recorded(self) -> Mapping[str, Recorded]:
-        """Return scores.json of each benchmark: scores and grader."""
+    def scores(self) -> Mapping[str, BenchmarkScore]:
+        """Return scores.json of each benchmark."""
         names = [] if self.is_table else self.only or self.directory.evaluations()
         return {name: read_scores(self.directory.eval_dir / name) for name in names}
-
-    @cached_property
-    def scores(self) -> Mapping[str, BenchmarkScore]:
-        return {name: recorded.scores for name, recorded in self.recorded.items()}
 
     def settings(self, benchmark: str) -> dict[str, Any]:
         """Return settings.json of a benchmark; empty where there is none."""
