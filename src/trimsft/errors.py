@@ -67,12 +67,8 @@ class TrimSFTError(Exception):
         if self.remedy:
             name, value = self.remedy
             flag = name_of(name)
-            if flag == name:
-                text += f"; set {name}={value!r}"
-            elif isinstance(value, bool):
-                text += f"; set {flag if value else flag.replace('--', '--no-', 1)}"
-            else:
-                text += f"; set {flag} {value}"
+            setting = f"{name}={value!r}" if flag == name else flag if value is True else f"{flag} {value}"
+            text += f"; set {setting}"
         return _printable(text)
 
 

@@ -47,7 +47,8 @@ def test_version_and_help_that_names_every_command() -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("trimsft.cli", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
+        ("trimsft.cli.program", {"numpy", "torch", "yaml", "trimsft.options", "trimsft.cli.commands"}),
+        ("trimsft.cli.commands", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
         ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],
@@ -107,22 +108,18 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
 
 
-SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
-EVENTS = (
-    Event(SFT, "waiting"),
-    Event(SFT, "running", "training", 0, 50),
-    Event(SFT, "running", "training", 3, 50),
-    Event(SFT, "running", "evaluating lab-easy", 3, 9),
-    Event(SFT, "retrying", "no [such] file"),
-    Event(SFT, "done"),
-    Event(DFT, "elsewhere", "process 7 on host since noon"),
-    Event(DFT, "done", "elsewhere"),
-)
-
-
 def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
     with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
-        for event in EVENTS:
+        for event in (
+            Event(sft, "waiting"),
+            Event(sft, "running", "training", 0, 50),
+            Event(sft, "running", "training", 3, 50),
+            Event(sft, "running", "evaluating lab-easy", 3, 9),
+            Event(sft, "retrying", "no [such] file"),
+            Event(sft, "done"),
+            Event(dft, "elsewhere", "process 7 on host since noon"),
+        ):
             show(event)
     assert capsys.readouterr().err.splitlines() == [
         "trimsft: sft: training 0 of 50",
@@ -130,5 +127,4 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
         "trimsft: sft: retrying, no [such] file",
         "trimsft: sft: done, average@8 62.3",
         "trimsft: dft: elsewhere, process 7 on host since noon",
-        "trimsft: dft: done, elsewhere",
     ]

@@ -193,6 +193,12 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
         [{"id": 0, "problem": "1+1?", "answer": 142.0, "url": "..."}],
         [Problem("0", "1+1?", "142")],
     ),
+    "aime25": (
+        ("math-ai/aime25", None, "test"),
+        {"id": TEXT, "problem": TEXT, "answer": TEXT},
+        [{"id": "0", "problem": "1+1?", "answer": "070"}],
+        [Problem("0", "1+1?", "070")],
+    ),
     "gsm8k": (
         ("openai/gsm8k", "main", "test"),
         {"question": TEXT, "answer": TEXT},

@@ -102,6 +102,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         count=30, hub="HuggingFaceH4/aime_2024", revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
         split="train", read_answer=_as_integer,
     ),
+    # AIME 2025 I and II; as two public projects pin it, never fetched here
+    "aime25": Benchmark(
+        count=30, hub="math-ai/aime25", revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
+    ),
     # grade-school word problems
     "gsm8k": Benchmark(
         count=1319, hub="openai/gsm8k", revision="740312add88f781978c0658806c59bc2815b9866",

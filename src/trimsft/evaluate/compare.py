@@ -108,6 +108,26 @@ def compare_runs(
     return correct_for_many(compared)
 
 
+def compare_at_equal_accuracy(
+    baseline: Sequence[BenchmarkScore], candidates: Mapping[str, Sequence[BenchmarkScore]], *, name: str = "baseline"
+) -> list[Comparison]:
+    """Compare diversity and calibration on the problems of which both runs have as many right samples.
+
+    Whoever is right more often agrees with itself more often, too: elsewhere both would only repeat the accuracy.
+    """
+    reference, compared = by_benchmark(baseline), list[Comparison]()
+    for run, scores in candidates.items():
+        pairs = []
+        for a, b in ((reference[b.benchmark], b) for b in scores if reference[b.benchmark].samples == b.samples > 1):
+            both = zip(a.per_problem, b.per_problem, strict=True)
+            if equal := {ours.problem for ours, theirs in both if ours.correct == theirs.correct}:
+                pairs.append((a.only(equal), b.only(equal)))
+        if pairs:
+            ours, theirs = zip(*pairs, strict=True)
+            compared += compare_runs(ours, {run: theirs}, ("diversity", "brier"), name=name)
+    return correct_for_many(compared)
+
+
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
@@ -125,7 +145,7 @@ def _compare_pairs(
         Flip(a.benchmark, problem.problem, float(before), float(after))
         for (a, _), (befores, afters) in zip(pairs, values, strict=True)
         for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
-        if min(before, after) < 0.5 < max(before, after) and metric != "tokens"
+        if min(before, after) < 0.5 < max(before, after) and metric not in ("tokens", "diversity", "brier")
     ]
     flips.sort(key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
     return Comparison(
