@@ -104,7 +104,7 @@ REFUSED = [
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
     ("--attn_implementation nonsense", "attn_implementation"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
+    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere'"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
     ("--problem_column question", "question"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
