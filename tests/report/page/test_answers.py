@@ -7,12 +7,13 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import ATTACK, BETTER, EASY, HARD, HIDDEN, make_evaluated, make_three, page_of, texts
+from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.scores import load_run, macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as module
 from trimsft.report.page.answers import votes_of
 from trimsft.report.page.build import write_report
-from trimsft.report.runs import Graded, Run
+from trimsft.report.runs import Run
 
 
 @pytest.fixture
@@ -87,7 +88,6 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
     part = make_evaluated(tmp_path / "part", "easy", BETTER)
     read = page_of(tmp_path, {**runs, "None": tmp_path / "none", "Part": part})
     for note in (
-        "Not all were graded alike (qwen 1, strict 1)",
         "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be due to that.",
         "TrimSFT was graded by qwen 1, Base by strict 1",
         "TrimSFT was asked other problems than Base under the same ids: hard.",
@@ -105,10 +105,10 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
 
 
 def test_votes_by_hand(three) -> None:
-    samples = Run("Base", three["Base"]).samples("easy", ["e1"])
-    assert sorted(sample.sample for sample in samples) == [-1, 0, 1, 2, 3]
-    assert sorted(votes_of(samples)) == [("1", 1, True, False), ("7", 2, False, True)]
-    assert votes_of([]) == [] and votes_of([Graded("p", 0, "t", 1, "wrong", "7", None)]) == []
+    samples = Run("Base", three["Base"]).samples("easy", ["e1"])["e1"]
+    assert [sample.sample for sample, _ in samples] == [-1, 0, 1, 2, 3]
+    assert sorted(votes_of([grade for _, grade in samples])) == [("1", 1, True, False), ("7", 2, False, True)]
+    assert votes_of([]) == [] and votes_of([GradeLine("p", 0, "wrong", "7", None)]) == []
 
 
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:

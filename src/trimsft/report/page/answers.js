@@ -16,11 +16,7 @@ const sharedBy = (one, other) => {
   while (count < Math.min(one.length, other.length) && one[count] === other[count]) count++;
   return count;
 };
-const LONGEST_STEP = 120;
-const cutAround = (step, place) => { // from a little before the place where it differs
-  const start = place > LONGEST_STEP / 2 ? Math.max(0, place - LONGEST_STEP / 4) : 0;
-  return `${start ? "…" : ""}${step.slice(start, start + LONGEST_STEP)}${start + LONGEST_STEP < step.length ? "…" : ""}`;
-};
+const cutAround = (step, place) => (place > 60 ? `…${step.slice(place - 30, place + 90)}` : step.slice(0, 120)); // where it differs
 // {wrong, right}: the first step in which a wrong sample of one run differs from a right one of the other
 const partingOf = (lost, won) => {
   const texts = (answers, right) => answers.samples.filter(([, status]) => (status === "correct") === right).map((sample) => stepsOf(known.strings[sample[4]]));
@@ -34,7 +30,7 @@ const partingOf = (lost, won) => {
   if (!best) return null;
   const place = sharedBy(best.wrong, best.right);
   const word = best.wrong.lastIndexOf(" ", place) + 1; // of the wrong one, what is different
-  return { wrong: best.wrong.slice(word, word + LONGEST_STEP / 2), right: cutAround(best.right, place) };
+  return { wrong: best.wrong.slice(word, word + 60), right: cutAround(best.right, place) };
 };
 
 // ---- one problem opened

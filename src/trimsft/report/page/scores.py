@@ -135,9 +135,6 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
         return []
     absent = [run.label for run in runs if not run.scores]
     notes = [f"Not evaluated: {', '.join(absent)}."] if absent else []
-    graders = sorted({str(one.grader) for run in scored for one in run.scores.values()})
-    if len(graders) > 1:
-        notes.append(f"Not all were graded alike ({', '.join(graders)}): what differs may be the grader.")
     for run in scored:
         if lacking := [name for name in benchmarks if name not in run.scores]:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")

@@ -29,6 +29,7 @@ from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
 from trimsft.grading.steps import arithmetic_steps
+from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
@@ -37,7 +38,6 @@ from trimsft.tokens.statistics import objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
-LONGEST = 4000  # tokens of one example
 MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
 COMPUTED = (*PAPER_OBJECTIVES, "auto-trim")  # the script has their formulas
@@ -90,28 +90,23 @@ def token_parts(
         "competitor": packed(competitor),
         "gap": packed(table["gap"][here]),
         "nll": packed(table["nll"][here]),
-        "norm": packed(table["gradient_norm"][here]),
+        "norm": packed((table["gradient_norm"] * table["data_weight"])[here]),
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
-        "sides": [_side_data(side, weights[side.name]) for side in sides],
+        "sides": [_side_data(side, table, here) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
     weighing = {side.name: side.weigher for side in sides}
-    return {"data": data, "about": _about(run, table, rows), "weighing": weighing, "model": run.label}
-
-
-def _about(run: Run, table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> str:
-    count = run.table.example_count if run.table else 0
+    count = run.table.example_count
     shown = f"{len(rows)} of {count:,}" if len(rows) < count else f"{count:,}"
-    left_out = len(table) - sum(map(len, rows))
-    cut = f", of which {left_out:,} tokens at their ends are not shown" if left_out and len(rows) == count else ""
-    return visible(f"{shown} examples, logits of {run.label}{cut}")
+    about = f"{shown} examples, logits of {run.label}"
+    return {"data": data, "about": about, "weighing": weighing, "model": run.label}
 
 
 def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
     """Return the rows of each example that is shown."""
     rows, total = [], 0
     for number in np.unique(table["example"]).tolist():
-        rows.append(np.flatnonzero(table["example"] == number)[:LONGEST])
+        rows.append(np.flatnonzero(table["example"] == number))
         total += len(rows[-1])
         if total >= MOST:
             break
@@ -212,11 +207,11 @@ def _made(name: str, parameters: Mapping[str, float]) -> Objective:
     return objective_of(name, parameters) if name in PAPER_OBJECTIVES else make_objective(name)
 
 
-def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
+def _side_data(side: Side, table: TokenTable, rows: NDArray[np.int64]) -> dict[str, Any]:
     data = {"name": visible(side.name), "objective": side.objective, "run": side.run and visible(side.run)}
     if side.objective in COMPUTED:
         return {**data, **vars(side.weigher)}
-    return data | {"weights": packed(weights)}
+    return data | {"weights": packed(weigh(side.weigher, table.stats()).numpy()[rows])}
 
 
 # ---- packed arrays
