@@ -177,13 +177,12 @@ def _pack(rows: Sequence[Row], runs: Sequence[Run], pair: tuple[int, int]) -> di
         for number, samples in enumerate(written):
             if outcomes[number] and (graded := samples.get(benchmark, {}).get(problem.id)):
                 votes = votes_of([grade for _, grade in graded])
-                shown = [
-                    [one.sample, visible(grade.status), None if one.sample < 0 else grade.cluster, one.tokens]
-                    for one, grade in graded
-                ]
                 of_runs[str(number)] = {
                     "votes": [[cut(answer)[0], *vote] for answer, *vote in votes],
-                    "samples": [[*known, *cut(one.text)] for known, (one, _) in zip(shown, graded, strict=True)],
+                    "samples": [
+                        [one.sample, visible(grade.status), grade.cluster, one.tokens, *cut(one.text)]
+                        for one, grade in graded
+                    ],
                 }
         if of_runs:
             answer = problem.answer if isinstance(problem.answer, str) else " or ".join(problem.answer)

@@ -197,10 +197,8 @@ const drawGradient = (first, second) => {
   for (let share = step; share <= highest; share += step) {
     parts.push(draw("line", { x1: LOW, x2: HIGH, y1: up(share), y2: up(share), class: "grid" }), draw("text", { x: HIGH, y: up(share) - 3, "text-anchor": "end" }, share + step > highest ? `${share} %` : `${share}`));
   }
-  for (let place = 0; place < BINS; place++) {
-    if (all?.[place]) parts.push(bar("grey", place, all[place], 0));
-    if (wrong[place]) parts.push(bar("bad", place, wrong[place], 0));
-    if (own[place]) parts.push(bar("blue", place, own[place], 1.5));
+  for (const [className, shares, inset] of [["grey", all ?? [], 0], ["bad", wrong, 0], ["blue", own, 1.5]]) {
+    shares.forEach((share, place) => { if (share) parts.push(bar(className, place, share, inset)); });
   }
   parts.push(draw("line", { x1: LOW, x2: HIGH, y1: FLOOR + 0.5, y2: FLOOR + 0.5, class: "axis" }));
   for (const gap of [-20, -10, -3, -1, 0, 1, 3, 10, 20]) {
@@ -232,6 +230,7 @@ const commandOf = (side) => {
 const MOST_SCORES = 8; // all runs stand in the tab Scores
 const classOf = (label) => ["first", "chosen"][pairOf().lastIndexOf(label)] ?? "";
 const drawScores = () => {
+  if (!outcome.length) return;
   const svg = byId("scored");
   const important = (row) => ["", "first", "chosen"].indexOf(classOf(row.label));
   const ranked = outcome.filter(({ curve }) => curve.length).sort((p, q) => important(q) - important(p)).slice(0, MOST_SCORES);
@@ -423,16 +422,9 @@ const open = async () => {
   const second = learns(sideOf());
   first = tokens.base ? learns(tokens.sides[0]) : null;
   stops = stopsOf(first, second);
-  if (tokens.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
-    const rank = ({ first: from, last: to }) => {
-      const place = exampleOf(from);
-      let share = tokens.lengths[place] <= 0.8 * LONGEST ? 1000 : 0;
-      if (tokens.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
-      for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
-      return share;
-    };
-    usualStop = stops.reduce((best, stop, at) => (rank(stop) > rank(stops[best]) ? at : best), 0);
-  }
+  // a short example with a single wrong step, where there is one
+  const isAlone = ({ first: from }) => tokens.wrong.filter((other) => exampleOf(other.first) === exampleOf(from)).length === 1;
+  usualStop = Math.max(0, tokens.wrong.findIndex((stop) => tokens.lengths[exampleOf(stop.first)] <= 0.7 * LONGEST && isAlone(stop)));
   read();
   watch();
   byId("viewer").hidden = false;

@@ -3,7 +3,7 @@
 The base is the first run with a table that no training is known of: its logits are those before a training. Without
 one, the tokens are those of the first run that has a table, and only its own objective is shown.
 
-{"base": true, "model": "Base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
+{"base": true, "path": "base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
  "texts": [" the", ...], "token": packed, "competitor": packed,          indexes into the texts, token after token
  "gap": packed, "nll": packed, "norm": packed, "range": [-16, 27],
  "steps": 318, "wrong": [[example, from, to, "16 * 3 = 34", "48"], ...], "doubt": [-5.0, -0.9],
@@ -80,7 +80,6 @@ def token_parts(
     low, high = np.quantile(table["gap"][here].astype(np.float64), [0.001, 0.999])
     data = {
         "base": base is not None,
-        "model": visible(run.label),
         "path": visible(without_folders(str(table.metadata.get("model", "")))),
         "numbers": numbers,
         "lengths": [len(one) for one in rows],
@@ -96,10 +95,9 @@ def token_parts(
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
     weighing = {side.name: side.weigher for side in sides}
-    count = run.table.example_count
-    shown = f"{len(rows)} of {count:,}" if len(rows) < count else f"{count:,}"
-    about = f"{shown} examples, logits of {run.label}"
-    return {"data": data, "about": about, "weighing": weighing, "model": run.label}
+    count = f"{run.table.example_count:,}"
+    shown = count if len(rows) == run.table.example_count else f"{len(rows)} of {count}"
+    return {"data": data, "about": f"{shown} examples, logits of {run.label}", "weighing": weighing, "model": run.label}
 
 
 def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
