@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.runs import by_dotted_name, write_whole
+from trimsft.runs import by_dotted_name
 from trimsft.tables import FORMATS, Table, Tabular, render
 
 if TYPE_CHECKING:
@@ -44,15 +44,11 @@ class CompareSettings:
         flags=("--benchmark", "-b"),
     )
     style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=(*FORMATS, "json"))
-    out: Path | None = option(None, help="The file to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:
         check_options(self)
         if len(self.runs) < 2:
             raise UsageError("must be two or more", field="runs", value=" ".join(map(str, self.runs)))
-        if self.out is not None and self.style == "terminal":
-            hint = "needs a format to write: markdown, latex, csv or json"
-            raise UsageError("has no effect on a terminal", field="out", value=str(self.out), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class Compared(Tabular):
 
 
 def compare(settings: CompareSettings) -> Compared:
-    """Compare runs problem by problem; `settings.out` gets the result where it is given."""
+    """Compare runs problem by problem."""
     from trimsft.evaluate.compare import compare_runs
     from trimsft.evaluate.scores import load_run
     from trimsft.report.runs import Run
@@ -126,7 +122,7 @@ def compare(settings: CompareSettings) -> Compared:
         for label, differing in protocol.items()
     ]
     shown = [one for one in comparisons if one.metric == metrics[0]]
-    result = Compared(
+    return Compared(
         _noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out]),
         _noted(comparison_table(comparisons), protocol, notes),
         comparisons,
@@ -134,9 +130,6 @@ def compare(settings: CompareSettings) -> Compared:
         protocol,
         left_out,
     )
-    if settings.out is not None:
-        write_whole(settings.out, (result.render(settings.style) + "\n").encode())
-    return result
 
 
 def _metrics(baseline: str, scores: Mapping[str, Sequence[BenchmarkScore]]) -> tuple[list[str], list[str]]:

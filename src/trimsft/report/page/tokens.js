@@ -182,8 +182,7 @@ const makeKnob = (name, sign, valueAt) => {
 };
 const placeKnob = (name, gap, y) => {
   knobs[name].setAttribute("transform", `translate(${across(gap).toFixed(1)} ${y})`);
-  const [least, most] = LIMITS[name];
-  for (const [key, value] of Object.entries({ now: state[name], min: least, max: most })) knobs[name].setAttribute(`aria-value${key}`, tidy(value));
+  for (const [key, value] of Object.entries({ now: state[name], min: LIMITS[name][0], max: LIMITS[name][1] })) knobs[name].setAttribute(`aria-value${key}`, tidy(value));
 };
 const drawGradient = (first, second) => {
   const [svg, side] = [byId("gradient"), sideOf()];

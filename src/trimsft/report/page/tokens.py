@@ -212,9 +212,6 @@ def _side_data(side: Side, table: TokenTable, rows: NDArray[np.int64]) -> dict[s
     return data | {"weights": packed(weigh(side.weigher, table.stats()).numpy()[rows])}
 
 
-# ---- packed arrays
-
-
 def packed(values: NDArray[Any]) -> str:
     """Pack numbers as float32 of 12 bits of precision, whose last bytes of zeros deflate to nothing.
 
