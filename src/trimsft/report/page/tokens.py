@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
-from trimsft.grading.steps import arithmetic_steps
 from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
 from trimsft.report.runs import Run
