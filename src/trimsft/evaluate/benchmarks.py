@@ -42,9 +42,7 @@ class Benchmark:
 
     @property
     def source(self) -> str:
-        """Describe where it comes from."""
-        config = f"/{self.config}" if self.config else ""
-        return f"{self.hub}{config} ({self.split}) at {self.revision}"
+        return f"{self.hub}{f'/{self.config}' if self.config else ''} ({self.split}) at {self.revision}"
 
 
 def _as_integer(value: Any) -> str:
@@ -136,9 +134,6 @@ def load_benchmark(
         problems = [Problem(p.id, p.problem, p.answer, grading=grading or Grading()) for p in benchmark(name)]
     else:
         problems = _load_from_hub(name, grading)
-    if grading is not None and all(problem.grading != grading for problem in problems):
-        problem = f"has no effect on {name}, whose rows all say how they are graded"
-        raise UsageError(problem, field="grading", value=str(grading), hint="remove it, or their field `grading`")
     published = BENCHMARKS.get(benchmark_name(name))
     if published is not None and published.tolerance is not None:
         problems = [
