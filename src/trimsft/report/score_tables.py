@@ -14,10 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
+from trimsft.intervals import Interval
 from trimsft.lab import TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
-_TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
+_TOKENS = "tokens"  # the one metric that is no share
+_NEITHER = (_TOKENS, "diversity")  # of which neither more nor less is better
+_FEWER = ("no_answer", "truncated", "brier")
 _USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
 _BRACKETS = "Brackets: 95 % interval over problems."
 
@@ -47,8 +50,8 @@ def score_table(
             Cell.of(intervals.get(column), markers.get((name, column), ""), scale=_scale(metric)) for column in columns
         ]
         rows.append((Cell(name), *cells))
-    if metric != _TOKENS and len(rows) > 1:
-        rows = list(mark_best(rows, best=min if metric in ("no_answer", "truncated") else max))
+    if metric not in _NEITHER and len(rows) > 1:
+        rows = list(mark_best(rows, best=min if metric in _FEWER else max))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(_titled(metric), ("run", *columns), tuple(rows), (_BRACKETS, *map(_explain_arrows, baselines)))
 
@@ -77,6 +80,24 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     )
 
 
+def published_table(runs: Mapping[str, Sequence[BenchmarkScore]], published: Mapping[str, float], metric: str) -> Table:
+    """Return how far the runs are from published shares, which are taken as exact."""
+    rows = []
+    for name, scores in runs.items():
+        for one in (one for one in scores if one.benchmark in published):
+            found, known = one.interval(metric), published[one.benchmark]
+            apart = Interval(found.value - known, found.low - known, found.high - known)
+            shown = Cell.of(apart, sign="+", bold=apart.excludes_zero, scale=100)
+            stated = Cell(rounded(100 * known, 1), data=known)
+            rows.append((Cell(name), Cell(one.benchmark), stated, Cell.of(found, scale=100), shown))
+    note = (
+        f"{_BRACKETS} Published figures are taken as exact; their prompt, samples and grader may be others. Bold: the "
+        "interval holds no 0."
+    )
+    header = ("run", "benchmark", "published", metric, "difference")
+    return Table(f"Against published figures, {_titled(metric)}", header, tuple(rows), (note,), left=(0, 1))
+
+
 def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | None:
     """Return runs by temperatures, the mean over their benchmarks; None where none was sampled at a further one."""
     temperatures = {name: temperatures_of(scores) for name, scores in runs.items()}
@@ -99,7 +120,7 @@ def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
     further = [f"T={at:g}" for at in temperatures_of(scores) if all(at in one.at_temperature for one in scores)]
     sampled = ["average", *further, *greedy, "all_right", f"pass@{k}", f"majority@{k}"]
-    sampled += ["no_answer", "truncated", _TOKENS]
+    sampled += ["diversity", "brier", "no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
     notes = list(tables[0].notes)
     for score in scores:
