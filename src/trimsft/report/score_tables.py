@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
-from trimsft.lab import TIERS
+from trimsft.lab.task import ALL_TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
 _TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
-_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
+_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *ALL_TIERS)
 _BRACKETS = "Brackets: 95 % interval over problems."
 
 
