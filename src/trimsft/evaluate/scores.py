@@ -14,7 +14,7 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,11 @@ class BenchmarkScore:
         """Return the interval of a metric by its name, for instance "pass@4"."""
         self.values(metric)  # an unknown name ends here, with the known ones
         return self.metrics[self.known_as(metric)]
+
+    def only(self, problems: Collection[str]) -> "BenchmarkScore":
+        """Return the scores on these problems alone; how they were graded is not known by problem."""
+        kept = [one for one in self.per_problem if one.problem in problems]
+        return score_counts(self.benchmark, kept, {}, grader=self.grader, temperature=self.temperature)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -169,11 +169,9 @@ def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more:
     return Page(write_report(folder / "report.html", runs, title=title, **more).read_text(encoding="utf-8"))
 
 
-def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The values of a packed array: the other half of `packed`, as page.js has it."""
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
-    stored = sum(plane.astype(np.int64) << (8 * n) for n, plane in enumerate(planes.reshape(packed["bytes"], -1)))
-    return (stored * packed["step"]) ** 2 if packed["root"] else packed["low"] + stored * packed["step"]
+def unpack(packed: str) -> np.ndarray:
+    """The values of a packed array, as page.js has them."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
 def contrast(one: str, other: str) -> float:

@@ -122,8 +122,10 @@ class Formula {
 
   // ---- rows and what they are made of
 
-  whole() {
-    const rows = this.cells(() => this.at >= this.source.length);
+  whole() { return this.content(() => this.at >= this.source.length); }
+
+  content(ended) { // a row, or a table where there is more
+    const rows = this.cells(ended);
     return rows.length === 1 && rows[0].length === 1 ? this.row(rows[0][0]) : this.table(rows, "rows");
   }
 
@@ -148,22 +150,7 @@ class Formula {
     return this.node("mtable", lines, { class: `math-${kind}` });
   }
 
-  until(ended) { // one row of nodes
-    const nodes = [];
-    for (;;) {
-      this.skipSpace();
-      if (ended()) return nodes;
-      if (this.at >= this.source.length) throw new Unreadable("unclosed");
-      nodes.push(...this.scripted());
-    }
-  }
-
-  group() {
-    return this.deeper(() => {
-      const rows = this.cells(() => this.take("}"));
-      return rows.length === 1 && rows[0].length === 1 ? this.row(rows[0][0]) : this.table(rows, "rows");
-    });
-  }
+  group() { return this.deeper(() => this.content(() => this.take("}"))); }
 
   argument() { // a group, or one thing
     this.skipSpace();
@@ -200,17 +187,14 @@ class Formula {
   atom() {
     const number = this.match(/\d+(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+/y);
     if (number) return { nodes: [this.node("mn", number[0])] };
-    const letter = this.peek();
+    const letter = String.fromCodePoint(this.source.codePointAt(this.at));
     if (letter === "\\") return this.named(this.command());
     if (letter === "}") throw new Unreadable("closed too often");
-    this.at += 1;
+    this.at += letter.length;
     if (letter === "{") return { nodes: [this.group()] };
     if (letter === "~") return { nodes: [this.space(0.25)] };
     if (letter === "&") throw new Unreadable("a column outside of a table");
     if (/\p{L}/u.test(letter)) return { nodes: [this.node("mi", letter)] };
-    if (/[\uD800-\uDBFF]/.test(letter) && this.at < this.source.length) {
-      return { nodes: [this.node("mtext", letter + this.source[this.at++])] };
-    }
     return { nodes: [this.sign({ "-": "−", "*": "∗" }[letter] ?? letter)] };
   }
 
@@ -224,11 +208,9 @@ class Formula {
   text() { // words, perhaps with formulas between them
     const parts = this.rawGroup().split(/(?<!\\)\$/);
     if (parts.length % 2 === 0) throw new Unreadable("unclosed");
-    const inside = (source) => Object.assign(new Formula(source), { depth: this.depth }).deeperWhole();
+    const inside = (source) => this.deeper(() => Object.assign(new Formula(source), { depth: this.depth }).whole());
     return this.row(parts.map((part, place) => (place % 2 ? inside(part) : this.node("mtext", unescaped(part)))));
   }
-
-  deeperWhole() { return this.deeper(() => this.whole()); }
 
   // ---- commands
 
@@ -283,7 +265,7 @@ class Formula {
   root() {
     this.skipSpace();
     if (!this.take("[")) return this.node("msqrt", [this.argument()]);
-    const degree = this.deeper(() => this.row(this.until(() => this.take("]"))));
+    const degree = this.deeper(() => this.content(() => this.take("]")));
     return this.node("mroot", [this.argument(), degree]);
   }
 
@@ -298,15 +280,14 @@ class Formula {
   fenced() {
     return this.deeper(() => {
       const left = this.delimiter();
-      const rows = this.cells(() => this.match(/\\right(?![A-Za-z])/y) !== null);
-      const inside = rows.length === 1 && rows[0].length === 1 ? rows[0][0] : [this.table(rows, "rows")];
+      const inside = this.content(() => this.match(/\\right(?![A-Za-z])/y) !== null);
       return this.between(left, inside, this.delimiter());
     });
   }
 
   between(left, inside, right) {
     const bracket = (text) => (text.trim() ? [this.sign(text, { stretchy: "true" })] : []);
-    return this.node("mrow", [...bracket(left), ...signsSettled(inside), ...bracket(right)]);
+    return this.node("mrow", [...bracket(left), inside, ...bracket(right)]);
   }
 
   environment() {
@@ -320,7 +301,7 @@ class Formula {
     const rows = this.deeper(() => this.cells(() => this.take(`\\end{${name}}`)));
     const fences = FENCES[plain] ?? "  ";
     const kind = plain.includes("matrix") || plain === "array" ? "matrix" : "rows";
-    return this.between(fences[0], [this.table(rows, kind)], fences[1]);
+    return this.between(fences[0], this.table(rows, kind), fences[1]);
   }
 }
 

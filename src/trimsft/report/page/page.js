@@ -17,22 +17,12 @@ const between = (value, low, high) => Math.min(high, Math.max(low, value));
 const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const minus = (text) => String(text).replace("-", "−");
 
-// deflated numbers or JSON: all first (lowest) bytes of the numbers stand before all second ones
+// deflated numbers or JSON
 const inflated = async (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
 };
-const unpack = async ({ low, step, root, bytes, data }) => {
-  const planes = new Uint8Array(await (await inflated(data)).arrayBuffer());
-  const length = planes.length / bytes;
-  const values = step === 1 ? new Uint32Array(length) : new Float32Array(length);
-  for (let i = 0; i < length; i++) {
-    let whole = 0;
-    for (let plane = bytes - 1; plane >= 0; plane--) whole = whole * 256 + planes[plane * length + i];
-    values[i] = root ? (whole * step) ** 2 : low + whole * step;
-  }
-  return values;
-};
+const unpack = async (text) => new Float32Array(await (await inflated(text)).arrayBuffer());
 
 // ---- the address holds what a reader chose, so that a link shows the same
 const chosen = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
@@ -113,24 +103,10 @@ const copyText = async (text) => {
     say(text); // to be selected by hand
   }
 };
-const csvCell = (given) => {
-  const text = /^[=+\-@\t\r]/.test(given) && !/^-?[\d.]+$/.test(given) ? `'${given}` : given; // spreadsheets run formulas
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
-// the texts of a cell; a figure with its interval is three numbers
-const csvTexts = (cell) => {
-  const text = cell.textContent.trim().replace(/\s+/g, " ").replace(/−(?=\d)/g, "-");
-  return cell.matches(".number:has(small)") ? text.match(/-?[\d.]+/g).slice(0, 3) : [text];
-};
 for (const table of document.querySelectorAll("table[data-csv]")) {
-  const save = make("button", { type: "button", textContent: "CSV", ariaLabel: `${table.dataset.csv} as CSV` });
-  save.addEventListener("click", () => {
-    const rows = [...table.rows].map((row) => [...row.cells].map(csvTexts));
-    const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
-    const spread = (texts, column, isHeader) => Array.from({ length: widths[column] }, (_, part) => texts[part] ?? (isHeader ? `${texts[0]} ${["", "low", "high"][part]}` : ""));
-    const lines = rows.map((row, place) => row.flatMap((texts, column) => spread(texts, column, place === 0)).map(csvCell).join(","));
-    download(`${table.dataset.csv}.csv`, new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
-  });
+  const name = table.dataset.csv;
+  const save = make("button", { type: "button", textContent: "CSV", ariaLabel: `${name} as CSV` });
+  save.addEventListener("click", () => download(`${name}.csv`, new Blob([page.csv[name]], { type: "text/csv" })));
   table.caption.append(" ", save);
 }
 // a table that goes on to the side can be moved by keys, too
@@ -160,7 +136,7 @@ const drawChart = ({ title, x: across, y: up, lines }) => {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${Object.keys(lines).join(", ")}` });
   svg.append(draw("text", { x: 0, y: 12, class: "title" }, title), draw("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, across));
   if (up) svg.append(draw("text", { x: 0, y: height - 6 }, up));
-  for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 4)) {
+  for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 5)) {
     svg.append(draw("line", { x1: left, x2: width - 8, y1: Y(tick), y2: Y(tick), class: "grid" }), draw("text", { x: left - 5, y: Y(tick) + 4, "text-anchor": "end" }, minus(tick)));
   }
   for (const tick of ticksOf(x0, x1 > x0 ? x1 : x0 + 1, 6)) svg.append(draw("text", { x: X(tick), y: bottom + 16, "text-anchor": "middle" }, minus(tick)));

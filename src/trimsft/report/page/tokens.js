@@ -54,24 +54,33 @@ const drawHeadline = (first, second) => {
     byId("headline").replaceChildren(`The model would have written ${share} of these tokens differently. `, ...spends, "there, ", method, " ", then, ".");
   }
 };
+const shortLabel = (label, most) => (label.length > most ? `${label.slice(0, most - 2)}…` : label);
+// the labels of the two runs that are compared, as far as they are there
+const pairOf = () => {
+  if (tokens?.base) return [tokens.sides[0].run, sideOf().run];
+  return page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome[0]?.label];
+};
 const drawOutcome = () => {
-  const known = (label) => outcome.rows.find((row) => row.label === label);
-  const alone = page.answers ? page.answers.pair.map((run) => page.answers.runs[run]) : [null, outcome.rows[0]?.label];
-  const [a, b] = (tokens ? [tokens.base ? tokens.sides[0].run : null, sideOf().run] : alone).map(known);
-  const best = outcome.rows.find((row) => row.best);
+  const [a, b] = pairOf().map((label) => outcome.find((row) => row.label === label));
+  const best = a?.curve.reduce((most, point) => (point[1] > most[1] ? point : most), [0, -1]) ?? [0]; // SFT where it is best
+  const [first, second] = [a, b].map((row) => shortLabel(row?.label ?? "", 20));
   const whole = (score) => strong(`${Math.round(score[0])} %`);
   const parts = [];
-  if (a?.sampled && b?.sampled) {
-    parts.push(tokens ? "After training on such data, " : "", whole(a.sampled), ` of ${a.label}'s sampled answers are right and `, whole(b.sampled), ` of ${b.label}'s`,
-      b.marks[0] ? ". " : b.marks[0] === "" ? ", which do not differ clearly. " : ", on other problems. ");
-    if (best) parts.push(`${a.label} at its best temperature, ${best.best}, has `, whole(best.sampled), ". ");
-  } else if (b?.sampled) parts.push(whole(b.sampled), ` of ${b.label}'s sampled answers are right`);
+  if (a?.average && b?.average) {
+    parts.push(tokens?.base ? "After training on such data, " : "", whole(a.average), ` of ${first}'s sampled answers are right and `, whole(b.average), ` of ${second}'s`,
+      b.arrows.average ? ". " : b.arrows.average === "" ? ", which do not differ clearly. " : ", on other problems. ");
+    if (best[0] && best[1] > a.average[0]) parts.push(`${first} at its best temperature, ${best[0]}, has `, whole(best.slice(1)), ". ");
+  } else if (b?.average) parts.push(whole(b.average), ` of ${second}'s sampled answers are right`);
   if (a?.greedy && b?.greedy) {
     const both = `${Math.round(a.greedy[0])} and ${Math.round(b.greedy[0])} %.`;
-    parts.push(b.marks[1] === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
-  } else if (b?.greedy) parts.push(b.sampled ? ", and " : "", whole(b.greedy), b.sampled ? " of its greedy ones." : ` of ${b.label}'s greedy answers are right.`);
-  else if (b?.sampled && !a) parts.push(".");
-  if (parts.length) byId("outcome").replaceChildren(...parts);
+    parts.push(b.arrows.greedy === "" ? `Greedy answers do not differ clearly: ${both}` : `Of the greedy answers ${both}`);
+  } else if (b?.greedy) parts.push(b.average ? ", and " : "", whole(b.greedy), b.average ? " of its greedy ones." : ` of ${second}'s greedy answers are right.`);
+  else if (b?.average && !a) parts.push(".");
+  if (!parts.length) return;
+  if (a && b && !tokens?.base) { // without a base this says more than the training log
+    if (!byId("outcome").textContent && page.log) byId("outcome").textContent = page.log;
+    byId("headline").replaceChildren(...parts);
+  } else byId("outcome").replaceChildren(...parts);
 };
 
 // ---- one example in two rows
@@ -151,11 +160,11 @@ const noteOf = (side) => {
   return notes[side.objective] ?? "";
 };
 const rowOf = (side, about) => {
-  const where = tokens.wrong.length ? "to wrong digits" : "to tokens it would write differently";
+  const base = tokens.base ? "to tokens it would write differently" : "of what is left to learn lies below gap 0";
   return make("div", { className: "row" },
     make("div", {}, strong(side.name), make("small", { textContent: noteOf(side) })),
     make("p", { className: "text", role: "group", ariaLabel: `Tokens under ${side.name}` }),
-    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: tokens.base ? where : "of what is left to learn lies below gap 0" })));
+    make("div", { className: "spent" }, strong(brief(about)), make("small", { textContent: tokens.wrong.length ? "to wrong digits" : base })));
 };
 
 // ---- gradient by gap: the figure is the control
@@ -238,29 +247,42 @@ const commandOf = (side) => {
   return `trimsft train --model_name_or_path ${tokens.path || "MODEL"} --dataset_name DATA.jsonl --objective ${side.objective}${band}`;
 };
 
-// ---- scores: dots with intervals, a diamond for greedy
-const MOST_DOTS = 8; // all runs stand in the tab Scores
-const drawDots = () => {
-  const [svg, chosenRun] = [byId("dots"), tokens && sideOf().run];
-  const rows = outcome.rows.filter(({ label, best }, place) => place < MOST_DOTS || best || label === chosenRun);
-  byId("more").textContent = rows.length < outcome.rows.length ? `${rows.length} of ${outcome.rows.length} runs; ` : "";
-  const [left, right] = [104, 350];
-  const X = (value) => left + ((right - left) * value) / 100;
-  const bottom = 20 * rows.length + 6;
-  svg.setAttribute("viewBox", `0 0 400 ${bottom + 20}`);
-  svg.replaceChildren(...[0, 50, 100].flatMap((value) => [
-    draw("line", { x1: X(value), x2: X(value), y1: 4, y2: bottom, class: "grid" }), draw("text", { x: X(value), y: bottom + 16, "text-anchor": "middle" }, `${value}${value === 100 ? " %" : ""}`)]));
-  rows.forEach(({ label, sampled, greedy, marks }, place) => {
-    const y = 14 + 20 * place;
-    const group = draw("g", { class: label === chosenRun ? "chosen" : "" });
-    group.append(draw("text", { x: 0, y: y + 4 }, label.length > 15 ? `${label.slice(0, 13)}…` : label));
-    if (sampled) {
-      group.append(draw("line", { x1: X(sampled[1]), x2: X(sampled[2]), y1: y, y2: y, class: "whisker" }), draw("circle", { cx: X(sampled[0]), cy: y, r: 5 }),
-        draw("text", { x: 400, y: y + 4, "text-anchor": "end" }, `${Math.round(sampled[0])}${marks[0] ?? ""}`));
+// ---- scores: dots with intervals over the temperature, a diamond for greedy
+const MOST_SCORES = 8; // all runs stand in the tab Scores
+const classOf = (label) => ["first", "chosen"][pairOf().lastIndexOf(label)] ?? "";
+const drawScores = () => {
+  const svg = byId("scored");
+  const important = (row) => ["", "first", "chosen"].indexOf(classOf(row.label));
+  const ranked = outcome.filter(({ curve }) => curve.length).sort((p, q) => important(q) - important(p)).slice(0, MOST_SCORES);
+  byId("more").textContent = ranked.length < outcome.length ? `${ranked.length} of ${outcome.length} runs; ` : "";
+  const points = ranked.flatMap(({ curve }) => curve);
+  const hottest = Math.max(...points.map(([at]) => at)) || 1;
+  const least = Math.min(...points.map(([, value]) => value)) < 50 ? 0 : 50;
+  const X = (at) => 42 + (206 * at) / hottest;
+  const Y = (value) => 134 - (126 * (value - least)) / (100 - least);
+  const text = (x, y, words, anchor) => draw("text", { x, y, "text-anchor": anchor }, words);
+  svg.replaceChildren(text(268, 166, "temperature", "end"));
+  for (const value of [least, (least + 100) / 2, 100]) {
+    svg.append(draw("line", { x1: 22, x2: 268, y1: Y(value), y2: Y(value), class: "grid" }), text(16, Y(value) + 4, value, "end"));
+  }
+  for (const at of new Set(points.map(([at]) => at))) svg.append(text(X(at), 150, at || "greedy", "middle"));
+  // labels stand beside the ends of their lines, as far apart as letters need
+  const ends = ranked.map((row) => ({ row, y: Y(row.curve.at(-1)[1]) + 4 })).sort((p, q) => p.y - q.y);
+  ends.forEach((end, place) => { if (place) end.y = Math.max(end.y, ends[place - 1].y + 15); });
+  const over = Math.max(0, (ends.at(-1)?.y ?? 0) - 138);
+  for (const { row, y } of ends.sort((p, q) => important(p.row) - important(q.row))) {
+    const aside = 3 * (ranked.indexOf(row) - (ranked.length - 1) / 2); // intervals stand side by side
+    const group = draw("g", { class: classOf(row.label) });
+    group.append(draw("path", { class: "line", d: `M${row.curve.map(([at, value]) => `${X(at) + aside},${Y(value)}`).join("L")}` }));
+    for (const [at, value, low, high] of row.curve) {
+      const x = X(at) + aside;
+      group.append(draw("line", { x1: x, x2: x, y1: Y(low), y2: Y(high), class: "whisker" }));
+      group.append(at ? draw("circle", { cx: x, cy: Y(value), r: 3.5 }) : draw("path", { class: "diamond", d: `M${x - 4.5},${Y(value)}l4.5,-4.5l4.5,4.5l-4.5,4.5Z` }));
     }
-    if (greedy) group.append(draw("path", { class: "diamond", d: `M${X(greedy[0]) - 5},${y}l5,-5l5,5l-5,5Z` }));
+    const shown = `${Math.round(row.curve.at(-1)[1])} ${row.arrows.average ?? ""}`;
+    group.append(text(282, y - over, shortLabel(row.label, 12), "start"), text(400, y - over, shown.trim(), "end"));
     svg.append(group);
-  });
+  }
 };
 
 // ---- everything that follows from the state
@@ -285,7 +307,7 @@ const refresh = () => {
   drawHeadline(first, second);
   drawGradient(first, second);
   drawOutcome();
-  drawDots();
+  drawScores();
 };
 const set = (changes) => {
   const before = sideOf();
@@ -450,5 +472,5 @@ const open = async () => {
 if (tokens) open();
 else {
   drawOutcome();
-  drawDots();
+  drawScores();
 }
