@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from trimsft import DFT, SFT, TrimSFT, TrimSFTEasy, linear_cross_entropy
+from trimsft import DFT, SFT, TrimSFT
 from trimsft.head import IGNORED
 from trimsft.head.loss import TrainedRows
 
@@ -192,35 +192,6 @@ def test_reference_can_be_differentiated_twice() -> None:
     inputs = (base.hidden, base.weight, base.bias)
     assert torch.autograd.gradcheck(loss, inputs)
     assert torch.autograd.gradgradcheck(loss, inputs)
-
-
-class Tail(torch.nn.Module):
-    """The end of a language model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.norm = torch.nn.LayerNorm(32)
-        self.head = torch.nn.Linear(32, 300)
-
-    def forward(self, hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        normed = self.norm(torch.tanh(hidden))
-        out = linear_cross_entropy(normed, self.head.weight, labels, TrimSFTEasy(), bias=self.head.bias)
-        return out.loss * 2 + normed.mean()
-
-
-# dynamo looks at .grad of what it resumes with
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_compiling_the_module_around_the_head() -> None:
-    head = make_head()
-    results = []
-    for wrap in (lambda module: module, lambda module: torch.compile(module, backend="eager")):
-        module = Tail()
-        loss = wrap(module)(head.hidden, head.labels)
-        loss.backward()
-        results.append((loss, *(parameter.grad for parameter in module.parameters())))
-    for eager, compiled in zip(*results, strict=True):
-        torch.testing.assert_close(compiled, eager)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
