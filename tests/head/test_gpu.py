@@ -137,12 +137,6 @@ def test_auto_is_triton_and_falls_back_for_float64() -> None:
     assert_close(fused(double, SFT(), "auto", skip_below=0), replace(exact(double, SFT()), rounding=16 * EPS))
 
 
-def test_tensors_on_two_devices() -> None:
-    head = make_head(4)
-    with pytest.raises(ValueError, match="weight: is on cpu, hidden on cuda:0"):
-        linear_cross_entropy(head.hidden.cuda(), head.weight, head.labels.cuda(), SFT())
-
-
 @pytest.mark.parametrize(("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)])
 def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None:
     tokens, hidden_size, vocabulary = 16384, 512, 65536

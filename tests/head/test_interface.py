@@ -77,18 +77,6 @@ def test_labels_of_other_integer_types_and_labels_and_bias_with_strides(backend)
     assert torch.equal(fused(every_other, SFT(), backend).tokens.nll, expected.tokens.nll)
 
 
-@pytest.mark.parametrize("backend", SOLVERS)
-def test_loss_is_a_scalar_whatever_the_normalizer_is(backend) -> None:
-    head = make_head(3).to(device_of(backend)).leaves()
-    expected = call(head, SFT(), backend).loss
-    for normalizer in (3, 3.0, torch.tensor(3), torch.tensor([3.0])):
-        loss = call(head, SFT(), backend, normalizer=normalizer).loss
-        assert loss.shape == ()
-        torch.testing.assert_close(loss, expected)
-    with pytest.raises(ValueError, match="normalizer: must be a number > 0"):
-        call(head, SFT(), backend, normalizer=0)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("wanted", "skip_below"),
