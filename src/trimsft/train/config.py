@@ -234,6 +234,7 @@ class Parser(TrlParser):  # type: ignore[misc]
 def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
+    parser._option_string_actions["--dataset_name"].nargs = "+"  # --data a.jsonl:0.7 b.jsonl:0.3
     for action in parser._actions:
         action.default = argparse.SUPPRESS  # what is not given is not read
     read, rest = parser.parse_known_args(words)
@@ -241,7 +242,10 @@ def parse(words: Sequence[str]) -> Settings:
     if rest:
         hint = "--model, --data or --config go before a name"
         raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
-    return make_settings(vars(read))
+    fields = vars(read)
+    if "dataset_name" in fields:
+        fields["dataset_name"] = ",".join(fields["dataset_name"])
+    return make_settings(fields)
 
 
 def make_settings(fields: Mapping[str, Any]) -> Settings:
