@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes import finish, start, wait_for
 from trimsft import evaluate_model
-from trimsft.errors import Interrupted, RunError
+from trimsft.errors import RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
@@ -106,22 +106,6 @@ def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..
         notes = json.loads((folder / "eval/sums/settings.json").read_text())["details"]["notes"]
         assert any("template auto: chat, because" in note for note in notes)
         assert (taught in notes) == is_other
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Interrupted])
-def test_interrupted_it_keeps_what_is_done(interruption: type[BaseException], run_eval: Any, tmp_path: Path) -> None:
-    def interrupted(request: Request) -> str:
-        if len(engine.requests) == 10:
-            raise interruption
-        return able(request)
-
-    engine = ScriptedEngine(interrupted)
-    with pytest.raises(interruption):
-        run_eval(engine)
-    before = samples_of(tmp_path / "run")
-    assert len(before) == 9 and not (tmp_path / "run/eval/sums/scores.json").exists()
-    assert run_eval().scores[0].greedy.value == 1.0
-    assert samples_of(tmp_path / "run")[:9] == before
 
 
 def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -
 def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) -> None:
     assert opened.text("question") == "Example 1: 3 times 8?" and opened.text("place") == "wrong step 1 of 2"
     rows = texts(opened, ".row .text")
-    assert rows == ["Step 1: 3 * 8 = 8. should be 24 So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
+    assert rows == ["Step 1: 3 * 8 = 8 should be 24. So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
     assert texts(opened, ".t.bad") == ["8", "8"]
     shares = "return [...document.querySelectorAll('.t.bad')].map(t => parseFloat(t.style.getPropertyValue('--share')))"
     first, second = opened.run(shares)
     assert first > 50 and second < 1
     opened.click("next")
-    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8 ." in texts(opened, ".row .text")[0]
+    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8." in texts(opened, ".row .text")[0]
     opened.click("next")
     assert opened.text("place") == "wrong step 1 of 2"
     opened.click("all")
@@ -211,8 +211,7 @@ def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
     opened.press("End")
     for _ in range(6):
         opened.press("ArrowLeft")
-    told = "“8”: the model gives it 0.01 %, and expects “4”, 9.0 logits above. Share of what is learned: SFT "
-    assert opened.text("card").startswith("“8”: the model gives it 1e-2 %, and expects “"), told
+    assert opened.text("card").startswith("“8”: the model gives it < 0.1 %, and expects “")
     assert "9.0 logits above. Share of what is learned: SFT " in opened.text("card")
     assert opened.text("card").endswith("TrimSFT < 0.01 %.")
     assert texts(opened, ".t.at") == ["8", "8"]  # in both rows
