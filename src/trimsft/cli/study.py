@@ -64,7 +64,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
+      trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
     if dry_run:
         plan = plan_study(settings)
