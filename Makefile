@@ -66,16 +66,15 @@ coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child pro
 browser: ## install Chromium for the tests of the page; needs root and apt-get
 	command -v chromedriver || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; }
 
-check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports, size, known vulnerabilities
+check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports, size
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(LINT_IMPORTS) --no-logo
 	$(RUN) tools.size
-	@$(RUN) tools.audit
 
-audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where the network allows
-	@$(RUN) tools.audit
+audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability; asks a service
+	$(RUN) pip_audit --skip-editable
 
 test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
 	$(RUN) pytest -m gpu

@@ -1,6 +1,5 @@
 """The core with torch and numpy alone, also where Unix is not, and what a command says without its extra."""
 
-import json
 import re
 import subprocess
 import sys
@@ -52,17 +51,13 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & HIDDEN), out.wei
     assert (done.returncode, done.stdout) == (0, "[] 5\n"), done.stderr
 
 
-def test_run_directories_are_imported_where_unix_is_not() -> None:
-    code = "import os, signal\ndel os.register_at_fork, signal.SIGHUP\nimport trimsft.cli.terminal, trimsft.runs"
+def test_run_directories_are_imported_where_unix_is_not_and_the_package_alone_loads_nothing() -> None:
+    code = "import sys\nbefore = set(sys.modules)\nimport trimsft\nprint(*set(sys.modules) - before)\n"
+    code += "import os, signal\ndel os.register_at_fork, signal.SIGHUP\nimport trimsft.cli.terminal, trimsft.runs"
     done = run_without({"fcntl", "resource", "triton"}, code)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_import_loads_no_package() -> None:
-    code = "before = set(sys.modules)\nimport trimsft\nprint({n.partition('.')[0] for n in set(sys.modules) - before})"
-    done = run_without(set(), code)
-    names = set(re.findall(r"'(\w+)'", done.stdout))
-    assert "trimsft" in names and names - {"trimsft"} <= set(sys.stdlib_module_names), names
+    names = {name.partition(".")[0] for name in done.stdout.split()}
+    assert names - {"trimsft"} <= set(sys.stdlib_module_names), names
 
 
 @pytest.mark.parametrize(
@@ -92,9 +87,7 @@ def test_a_report_needs_its_own_extra_alone(tmp_path: Path) -> None:
     import trimsft
     from trimsft import lab
 
-    rows = list(lab.training_rows(lab.FineTuning(rows=2)))
-    data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = lab.write_training(tmp_path / "rows.jsonl", lab.FineTuning(rows=2))
     trimsft.measure_tokens(lab.base_model_path(), data, out=str(tmp_path / "tokens.parquet"), device="cpu")
     argv = ["trimsft", "report", f"Base={tmp_path / 'tokens.parquet'}", "--out", str(tmp_path / "report")]
     code = f"sys.argv = {argv!r}\nfrom trimsft.cli import main\nmain()"

@@ -99,8 +99,6 @@ def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: 
     weights.write_bytes(kept)
     change(folder / "model.safetensors", lambda tensors: tensors.pop(TENSOR))
     refused(adapter, f"model' is not whole: it lacks the tensor {TENSOR}")
-    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": 3}')
-    refused(adapter, "base_model_name_or_path must be a name, got 3")
 
 
 @pytest.mark.parametrize(
@@ -170,10 +168,9 @@ def test_generation_ends_with_the_token_that_was_trained(known: Any, ends: Any, 
 
 
 def test_a_run_in_another_dtype_by_the_command(tmp_path: Path) -> None:
-    run_directory = tmp_path / "run"
-    shutil.copytree(BASE, run_directory / "model")
-    (run_directory / "manifest.json").write_text("{}")
-    words = ["export", str(run_directory), "--out", str(tmp_path / "model"), "--dtype", "bfloat16", "--json"]
+    shutil.copytree(BASE, tmp_path / "run" / "model")
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    words = ["export", str(tmp_path / "run"), "--out", str(tmp_path / "model"), "--dtype", "bfloat16", "--json"]
     facts = json.loads(CliRunner().invoke(cli.app, words, catch_exceptions=False).stdout)
     assert facts["parameters"] == 2_537_216 and facts["dtype"] == "bfloat16" and not facts["is_merged"]
     weights, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", BASE))

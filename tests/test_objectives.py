@@ -62,8 +62,15 @@ def test_statistics_of_tokens() -> None:
         competitor=torch.tensor([7, 8, 9]),
         entropy=torch.tensor([0.5, 0.6, 0.7]),
         gold=torch.tensor([4, 5, 6]),
+        rank=torch.tensor([1, 2, 1]),
+        gradient_norm=torch.tensor([0.5**0.5, 0.75**0.5, 0.0]),
+        data_weight=torch.ones(3),
+        position=torch.arange(3),
+        row=torch.zeros(3),
+        role=torch.tensor([1, 3, 4]),
     )
     torch.testing.assert_close(tokens.prob, torch.tensor([0.5, 0.25, 1.0]))
+    torch.testing.assert_close(tokens.collision, torch.tensor([0.5, 0.25, 1.0]))  # of two, of four, of one token alone
     torch.testing.assert_close(tokens.doubt, torch.tensor([0.5, 0.75, 1e-9]), rtol=1e-6, atol=0)
     assert len(tokens) == 3
     for part, rows in ((tokens[1:], [1, 2]), (tokens[torch.tensor([2, 0])], [2, 0])):

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from trimsft import linear_cross_entropy
 from trimsft.errors import UsageError
 from trimsft.objectives import (
+    DEFT,
     EAFT,
+    IDFT,
     OBJECTIVES,
     SAFT,
     TALR,
@@ -20,6 +22,7 @@ from trimsft.objectives import (
     InfoSFT,
     PAlpha,
     PThreshold,
+    RankTuner,
     TokenStats,
     make_objective,
 )  # fmt: skip
@@ -28,15 +31,17 @@ from .head.oracle import EPS, device_of, make_head
 
 ELEMENTWISE = [
     PAlpha(2), PThreshold(), PThreshold(low=0.1, high=0.5, alpha=1), EAFT(), EAFT(alpha=2), InfoSFT(),
-    TALR(temperature=0.7), SAFT(), SAFT(0.9), SAFT(0.5, "geometric"), SAFT(0.5, "harmonic"),
+    TALR(temperature=0.7), SAFT(), SAFT(0.9), SAFT(0.5, "geometric"), SAFT(0.5, "harmonic"), DEFT(), RankTuner(),
+    IDFT(), IDFT(temperature=3),
 ]  # fmt: skip
 
 
-def tokens_with(p, entropy=None) -> TokenStats:
+def tokens_with(p, gap=None, **known) -> TokenStats:
     """Tokens of these probabilities."""
     nll = -torch.tensor(p, dtype=torch.float64).log().float()
-    entropy = None if entropy is None else torch.tensor(entropy)
-    return TokenStats(nll, nll, nll, torch.zeros(len(p), dtype=torch.int64), entropy)
+    known = {name: torch.tensor(values) for name, values in known.items()}
+    gap = nll if gap is None else torch.tensor(gap)
+    return TokenStats(nll, gap, nll, torch.zeros(len(p), dtype=torch.int64), **known)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,23 @@ def tokens_with(p, entropy=None) -> TokenStats:
         (SAFT(0.5, "geometric"), {"p": [0.25]}, [0.5]),
         (SAFT(0.5, "harmonic"), {"p": [0.25]}, [0.4]),  # 0.25 / (0.5 + 0.125)
         (SAFT(0.0, "harmonic"), {"p": [0.25, 1e-37]}, [1.0, 1.0]),  # SFT
+        # of two equal tokens sum p^2 is 1/2, and the gradient (-1/2, 1/2); of four 1/4, and (-3/4, 1/4, 1/4, 1/4)
+        (DEFT(), {"p": [0.5, 0.25], "gradient_norm": [0.5**0.5, 0.75**0.5]}, [0.5**0.5, 0.25**0.25]),
+        # 2 bits: s = 2, x = 3, K = 1/4, and p s = 1/16; p = 1: s = x = K = 1
+        (RankTuner(), {"p": [1 / 32, 1.0], "entropy": [math.log(4), 0.0], "rank": [3, 1]}, [1 / 16, 1.0]),
+        # the first choice has 1/2 where p is 1/4: s = 3/2, x = 3, K = 1/4; and never less than 1e-6 below the power
+        (
+            RankTuner(),
+            {"p": [0.25, 1e-9], "gap": [-math.log(2)] * 2, "entropy": [1.0] * 2, "rank": [3, 3]},
+            [0.25 * 0.375**-0.25, 1e-9 * 1e-6**-0.25],
+        ),
+        # H = nll: DFT; nll - H = ln 2: p^2, and with a temperature of 2 p^sqrt(2); never above p^2 nor below p^0.1
+        (
+            IDFT(),
+            {"p": [0.25, 0.25, 0.25, 0.5], "entropy": [math.log(4), math.log(2), 0.0, 9.0]},
+            [0.25, 0.0625, 0.0625, 0.5**0.1],
+        ),
+        (IDFT(temperature=2), {"p": [0.25], "entropy": [math.log(2)]}, [0.25 ** (2**0.5)]),
     ],
     ids=lambda value: str(value) if hasattr(value, "weights") else "",
 )
@@ -87,6 +109,17 @@ def published(objective, logits, labels):
         case SAFT(alpha=a, form=form):
             forms = {"linear": 1 - a + a * fixed, "geometric": fixed**a, "harmonic": fixed / (a + (1 - a) * fixed)}
             return forms[form] * nll
+        case DEFT():
+            a = logits.softmax(-1).square().sum(-1).detach()
+            return (1 - p**a) / (a + 1e-6)
+        case RankTuner():
+            rank = (logits >= logits.gather(1, labels[:, None])).sum(-1)
+            bits, first = entropy / math.log(2), logits.softmax(-1).max(-1).values.detach()
+            scale = torch.where(bits >= 2, 2**bits / 4 + 1, 2 - first)
+            power = 1 / torch.maximum(scale, rank).add(1).log2() ** 2
+            return fixed * (fixed * scale).clamp(min=1e-6) ** -power * nll
+        case IDFT(temperature=b):
+            return fixed ** torch.exp(-(fixed.log() + entropy) / b).clamp(0.1, 2) * nll
     raise AssertionError(objective)
 
 
@@ -112,7 +145,7 @@ def test_gradients_are_those_of_the_published_losses(objective, backend) -> None
 @pytest.mark.parametrize("objective", [*ELEMENTWISE, TALR(), AutoTrim()], ids=str)
 def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
     nll = torch.tensor([0.0, 1e-38, 1e-9, 1e-3, 1.0, 20.0, 1e4])
-    tokens = TokenStats(nll, nll, nll, nll.long(), entropy=nll.clamp(max=12) - 1e-7)
+    tokens = TokenStats(nll, nll, nll, nll.long(), nll.clamp(max=12) - 1e-7, None, 1 + nll.int(), 1 - (-nll).exp())
     weights = objective.weights(tokens)
     assert weights.isfinite().all() and weights.dtype == torch.float32
     assert (weights * weights).isfinite().all()  # telemetry adds up squares
@@ -127,6 +160,7 @@ def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
         (TALR, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
         (TALR, {"floor": 1}, "^floor: must be a finite number >= 0 and < 1, got 1"),
         (SAFT, {"form": "linea"}, "^form: unknown name 'linea'; did you mean 'linear'"),
+        (IDFT, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
         (AutoTrim, {"floor": -0.1}, "^floor: must be a finite number >= 0 and < 1, got -0.1"),
     ],
 )
@@ -150,12 +184,18 @@ def test_auto_trim_by_hand(floor, p, expected) -> None:
 # what they need -------------------------------------------------------------------------------------------------
 
 
-def test_the_head_gives_entropy_to_what_needs_it() -> None:
+@pytest.mark.parametrize(
+    ("objective", "statistics"),
+    [(EAFT(), {"entropy"}), (RankTuner(), {"entropy", "rank"}), (DEFT(), {"collision", "gradient_norm"})],
+)
+def test_the_head_gives_what_an_objective_needs(objective, statistics) -> None:
     head = make_head(5)
-    out = linear_cross_entropy(head.hidden, head.weight, head.labels, EAFT())
-    assert out.tokens.entropy is not None
-    with pytest.raises(UsageError, match="EAFT needs the entropy"):
-        EAFT().weights(tokens_with([0.5]))
+    out = linear_cross_entropy(head.hidden, head.weight, head.labels, objective)
+    assert all(getattr(out.tokens, name) is not None for name in statistics)
+    plain = linear_cross_entropy(head.hidden, head.weight, head.labels, TALR()).tokens
+    assert all(getattr(plain, name) is None for name in statistics)
+    with pytest.raises(UsageError, match=f"{type(objective).__name__} needs the (entropy|collision)"):
+        objective.weights(plain)
 
 
 # what all of them are -------------------------------------------------------------------------------------------
@@ -167,7 +207,7 @@ def test_a_weight_depends_on_nothing_but_its_token(gaps, random) -> None:
     order = torch.tensor(random.sample(range(len(gaps)), len(gaps)))
     gap = torch.tensor(gaps)
     nll = F.softplus(-gap)
-    tokens = TokenStats(nll, gap, gap, torch.zeros_like(order), nll / 2, order)
+    tokens = TokenStats(nll, gap, gap, torch.zeros_like(order), nll / 2, order, 1 + (gap < 0).int(), (-gap).sigmoid())
     cut = random.randint(0, len(gaps))
     for name in OBJECTIVES:
         objective = make_objective(name)

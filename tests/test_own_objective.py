@@ -152,5 +152,5 @@ def test_settings_of_train_reach_it_and_what_it_does_not_take_is_refused(module:
     recipe.write_text(f"model: m\ndata: d\nobjective: {name}:Needy\nobjective_parameters: {{alpha: 4}}\n")
     assert make_settings({"config": recipe}).args.make_objective().alpha == 4
     assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
-    with pytest.raises(UsageError, match=f"gamma: has no effect with objective='{name}:Scaled', got 1.0; remove it"):
+    with pytest.raises(UsageError, match=f"objective '{name}:Scaled' has no parameter 'gamma'; it takes"):
         make_settings({**model, "objective": f"{name}:Scaled", "gamma": 1.0})

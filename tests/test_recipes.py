@@ -78,7 +78,7 @@ def test_the_recipe_that_is_ours_takes_the_recommended_objective() -> None:
 
 
 @pytest.mark.parametrize("name", ACCELERATE)
-def test_accelerate_takes_its_configs(name) -> None:
+def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
     path = str(RECIPES / "accelerate" / name)
     config = load_config_from_file(path)
     assert config.mixed_precision == "bf16"
@@ -88,21 +88,16 @@ def test_accelerate_takes_its_configs(name) -> None:
     args, _, _ = _validate_launch_command(args)
     assert args.use_fsdp is (name in ("fsdp2.yaml", "multi_node.yaml"))
     assert args.num_processes == {"one_gpu.yaml": 1, "ddp.yaml": 2, "fsdp2.yaml": 2, "multi_node.yaml": 16}[name]
-
-
-@pytest.mark.parametrize("name", ["fsdp2.yaml", "multi_node.yaml"])
-def test_fsdp2_is_what_the_plugin_makes_of_it(name, monkeypatch) -> None:
-    config = load_config_from_file(str(RECIPES / "accelerate" / name)).fsdp_config
-    for key, value in config.items():
+    for key, value in config.fsdp_config.items():
         monkeypatch.setenv(key.upper(), str(value))
-    plugin = FullyShardedDataParallelPlugin()
-    assert plugin.fsdp_version == 2
-    assert plugin.reshard_after_forward is True
-    assert not plugin.activation_checkpointing, "the Trainer refuses it together with gradient_checkpointing"
-    assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
+    if args.use_fsdp:
+        plugin = FullyShardedDataParallelPlugin()
+        assert plugin.fsdp_version == 2 and plugin.reshard_after_forward is True
+        assert not plugin.activation_checkpointing, "the Trainer refuses it together with gradient_checkpointing"
+        assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 12, 24])
+@pytest.mark.parametrize("processes", [1, 2, 3, 8, 24])
 def test_the_table_says_how_the_batch_is_shared(processes, monkeypatch) -> None:
     rows = re.findall(r"^\| (\d+) \| (accelerate/.*?) \| (\d+) x (\d+) \|$", README, re.MULTILINE)
     launch, micro, accumulation = {int(count): rest for count, *rest in rows}[processes]

@@ -141,7 +141,7 @@ def _grades(ids_KnT: Any, benchmark: str, prepared: Prepared, tokenizer: Any, gr
     results, statuses = dict[str, list[Any]](), Counter[str]()
     for result in _results(ids_KnT, prepared.golds[benchmark], prepared.eos, tokenizer, grader):
         results.setdefault(result.problem, []).append(result)
-        statuses[result.status] += not result.greedy
+        statuses[result.status] += result.votes
     names = sorted(results, key=int)
     problems = [summarize(name, results[name], grader.equivalent)[0] for name in names]
     return {
@@ -166,13 +166,11 @@ def _results(ids_KnT: Any, golds: Sequence[str], eos: int, tokenizer: Any, grade
     for at, found in enumerate(grader.grade_many(items)):
         yield SampleResult(
             problem=str(at // n),
-            sample=max(0, at % n - 1),
-            correct=found.correct,
+            sample=at % n - 1,  # the first is the greedy one
             status=found.status,
             answer=found.answer,
             tokens=len(rows[at]),
             truncated=len(rows[at]) == new,
-            greedy=at % n == 0,
         )
 
 

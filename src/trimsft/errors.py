@@ -1,14 +1,12 @@
 r"""What goes wrong, as data: the field, its value and what would be right; signals; and how a command ends.
 
-    >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
-    >>> print(error)
-    sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(error.message("--{}".format))
-    --sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
-    data: 3 rows lack a solution; set drop_incomplete=True
-
-No code reads the text of a message: whoever has to decide asks for the class or its fields.
+>>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
+>>> print(error)
+sample: must be at least 1, got 0; leave it out to use all rows
+>>> print(error.message("--{}".format))
+--sample: must be at least 1, got 0; leave it out to use all rows
+>>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
+data: 3 rows lack a solution; set drop_incomplete=True
 """
 
 import os
@@ -67,12 +65,8 @@ class TrimSFTError(Exception):
         if self.remedy:
             name, value = self.remedy
             flag = name_of(name)
-            if flag == name:
-                text += f"; set {name}={value!r}"
-            elif isinstance(value, bool):
-                text += f"; set {flag if value else flag.replace('--', '--no-', 1)}"
-            else:
-                text += f"; set {flag} {value}"
+            setting = f"{name}={value!r}" if flag == name else flag if value is True else f"{flag} {value}"
+            text += f"; set {setting}"
         return _printable(text)
 
 

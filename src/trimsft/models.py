@@ -194,20 +194,13 @@ def adapter_base(name: str | Path, revision: str | None = None, field: str = "mo
         path = find_adapter_config_file(str(name), revision=revision)
         if path is None or (Path(name) / "config.json").exists():
             return None
-        base = read_json(Path(path), dict[str, Any]).get("base_model_name_or_path")
-    if not isinstance(base, str):
-        raise UsageError(f"{path}: base_model_name_or_path must be a name", field=field, value=base, hint=AGAIN)
-    return base
+        return str(read_json(Path(path), dict[str, Any])["base_model_name_or_path"])
 
 
 def omits_soft_cap(model: Any) -> bool:
     """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
-    return model.config._attn_implementation == "sdpa" and has_soft_cap(model.config)
-
-
-def has_soft_cap(config: Any) -> bool:
-    """Return whether the attention of such a model caps its scores."""
-    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
+    cap = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    return cap is not None and model.config._attn_implementation == "sdpa"
 
 
 # ---- checks

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from trimsft.errors import UsageError
 from trimsft.head.memory import most_bytes
-from trimsft.models import asking_hub, has_soft_cap, load_config
+from trimsft.models import asking_hub, load_config
 from trimsft.options import unknown_name
 
 HEADROOM = 0.1  # share of the device that a run which fits leaves free
@@ -79,7 +79,8 @@ def shape_of(config: Any, adapter: Any = None) -> Shape:
     """Count parameters on the meta device, an adapter's too; refuse layers of experts."""
     text = config.get_text_config()
     experts = [getattr(text, name, 0) for name in ("num_experts", "num_local_experts", "n_routed_experts")]
-    if any(experts) or getattr(text, "is_heterogeneous", False) or has_soft_cap(text):  # the cap keeps all scores
+    is_capped = getattr(text, "attn_logit_softcapping", None) is not None  # which keeps all scores
+    if any(experts) or getattr(text, "is_heterogeneous", False) or is_capped:
         raise UsageError(f"{text.model_type!r} has layers that the plan does not know", field="model")
     with torch.device("meta"):  # the configuration is written into, and its attention may not be installed here
         model: Any = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager")

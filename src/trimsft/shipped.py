@@ -22,11 +22,8 @@ PACKAGE = Path(__file__).parent
 def list_shipped() -> dict[str, Path]:
     """Return every file by its name, of a wheel beside this module, of a checkout in the repository; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
-
-    def order(path: Path) -> tuple[int, bool, str]:
-        return len(path.parts), path.suffix != ".yaml", path.name
-
-    paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=order))]
+    paths = [path for place in PLACES for path in (root / place, *(root / place).rglob("*"))]
+    paths.sort(key=lambda path: (path.suffix != ".yaml", len(path.parts), path.as_posix()))
     return {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.parent.name != "__pycache__"}
 
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.options import unknown_name
 from trimsft.runs.files import write_whole
 
 if TYPE_CHECKING:
@@ -94,7 +93,6 @@ class Records:
     rows: Sequence[Mapping[str, Value]]  # one or more, all with the same columns
     notes: Sequence[str] = ()
     digits: Mapping[str, int] = field(default_factory=dict)  # by column or its name without _ours and the like; else 2
-    shown: int | None = None  # how many rows readers see; the CSV has all
 
     @property
     def columns(self) -> list[str]:
@@ -126,13 +124,11 @@ class Records:
     def table(self) -> Table:
         """Return the table that readers see."""
         kept = [column for column in self.columns if not self.is_end(column)]
-        shown = self.rows[: self.shown]
-        rest = len(self.rows) - len(shown)
         return Table(
             self.title,
             tuple(column.replace("_", " ") for column in kept),
-            tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in shown),
-            (*self.notes, *([f"{rest:,} more rows are in {self.name}.csv."] if rest else [])),
+            tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in self.rows),
+            tuple(self.notes),
             tuple(n for n, name in enumerate(kept) if any(isinstance(row[name], str) for row in self.rows)),
         )
 
@@ -171,13 +167,10 @@ def mark_best(
     *,
     groups: Sequence[str] | None = None,
     best: Callable[[Iterable[float]], float] = max,
-    also_ties: bool = True,
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows with the best number of each column in bold, and all that are shown as the same number.
 
-    Args:
-        groups: a name for each row; rows of different names are not compared.
-        also_ties: mark a column, too, where all numbers of a group are shown as the same.
+    Rows are compared with those of the same name in `groups`; where all of them show one number, none is the best.
     """
     marked = [list(cells) for cells in rows]
     names = groups or [""] * len(rows)
@@ -185,9 +178,8 @@ def mark_best(
         members = [cells for cells, group in zip(marked, names, strict=True) if group == name]
         for column in range(len(members[0])):
             values = {float(cells[column].text) for cells in members if cells[column].data is not None}
-            for cells in members:
-                is_number = cells[column].data is not None and (also_ties or len(values) > 1)
-                is_best = is_number and float(cells[column].text) == best(values)
+            for cells in members if len(values) > 1 else ():
+                is_best = cells[column].data is not None and float(cells[column].text) == best(values)
                 cells[column] = replace(cells[column], bold=is_best)
     return tuple(map(tuple, marked))
 
@@ -197,8 +189,6 @@ def mark_best(
 
 def render(table: Table, form: str) -> str:
     """Return the table as text in one of `FORMATS`."""
-    if form not in FORMATS:
-        raise unknown_name("format", form, tuple(FORMATS))
     return FORMATS[form](table)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -88,13 +89,11 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"out": 5}, "out: must be a path, got 5"),
         ({"out": ""}, "out: must be a path, got ''"),
         ({"out": "~nobody-here"}, "out: cannot be a path"),
         ({"extra": ("a", 5)}, r"extra: must be a list of a path, got \("),
         ({"limit": "many"}, "limit: must be a whole number, got 'many'"),
         ({"limit": True}, "limit: must be a whole number, got True"),
-        ({"models": ("a", 5)}, "models: must be a list of text, got"),
         ({"engine": None}, "engine: must be text, got None"),
         ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
     ],
@@ -102,3 +101,5 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 def test_python_gets_the_same_checks_by_the_names_of_fields(bad: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=f"^{says}"):
         Settings(**{"models": (), **bad})  # type: ignore[arg-type]
+    paths = Settings(models=Path("a"), extra=["b"], limit=np.int64(3))  # type: ignore[arg-type]
+    assert (paths.models, paths.extra, paths.limit) == (("a",), (Path("b"),), 3)

@@ -365,7 +365,7 @@ def test_columns_of_other_forms_of_trl_are_dropped(tmp_path: Path) -> None:
         ({"conversations": [{"from": "bird", "value": "x"}]}, r"line 3: a turn of conversations must have 'from'"),
         ({"conversations": [{"from": "human", "value": None}]}, r"line 3: a turn of conversations .* and 'value', a"),
         ({"conversations": [{"from": "human", "value": "x"}], "images": ["x"]}, "line 3: 'images' is not read in this"),
-        ({"conversations": []}, r"line 3: 'messages' is missing or blank"),
+        ({"conversations": []}, r"line 3: 'conversations' is missing or blank"),
     ],
 )
 def test_chats_that_cannot_be_read(bad: dict[str, Any], says: str, tmp_path: Path) -> None:

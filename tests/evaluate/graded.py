@@ -5,20 +5,27 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trimsft.evaluate.metrics import Equivalent, SampleResult, summarize
-from trimsft.evaluate.scores import BenchmarkScore, score_counts
+from trimsft.evaluate.metrics import GREEDY, Equivalent, SampleResult, summarize
+from trimsft.evaluate.scores import BenchmarkScore, GradedBy, score_counts
+
+STRICT = GradedBy("strict", "3")
 
 
 def score(
-    benchmark: str, samples: Sequence[SampleResult], equivalent: Equivalent, *, resamples: int = 400
+    benchmark: str,
+    samples: Sequence[SampleResult],
+    equivalent: Equivalent,
+    *,
+    resamples: int = 400,
+    grader: GradedBy = STRICT,
 ) -> BenchmarkScore:
     """Score samples in whatever order they come, as an evaluation does from a record."""
     by_problem: dict[str, list[SampleResult]] = {}
     for sample in samples:
         by_problem.setdefault(sample.problem, []).append(sample)
     problems = [summarize(name, results, equivalent)[0] for name, results in sorted(by_problem.items())]
-    statuses = Counter(sample.status for sample in samples if not sample.greedy and sample.temperature is None)
-    return score_counts(benchmark, problems, statuses, resamples=resamples)
+    statuses = Counter(sample.status for sample in samples if sample.votes)
+    return score_counts(benchmark, problems, statuses, grader=grader, resamples=resamples)
 
 
 def same(a: str, b: str) -> bool:
@@ -28,16 +35,15 @@ def same(a: str, b: str) -> bool:
 
 def samples_of(problem: str, answers: str, *, gold: str = "1", greedy: str | None = None) -> list[SampleResult]:
     """One sample for each word of `answers`; "-" has no answer, "/" was cut off before it."""
-    drawn = [_sample(problem, number, answer, gold, False) for number, answer in enumerate(answers.split())]
-    return drawn if greedy is None else [*drawn, _sample(problem, 0, greedy, gold, True)]
+    drawn = [_sample(problem, number, answer, gold) for number, answer in enumerate(answers.split())]
+    return drawn if greedy is None else [*drawn, _sample(problem, GREEDY, greedy, gold)]
 
 
-def _sample(problem: str, number: int, answer: str, gold: str, greedy: bool) -> SampleResult:
+def _sample(problem: str, number: int, answer: str, gold: str) -> SampleResult:
     if answer in ("-", "/"):
         status = "truncated" if answer == "/" else "no_answer"
-        return SampleResult(problem, number, False, status, None, 100, answer == "/", greedy)
-    correct = answer == gold
-    return SampleResult(problem, number, correct, "correct" if correct else "wrong", answer, 10, False, greedy)
+        return SampleResult(problem, number, status, None, 100, answer == "/")
+    return SampleResult(problem, number, "correct" if answer == gold else "wrong", answer, 10, False)
 
 
 def score_of(benchmark: str, correct: Iterable[int], samples: int = 8, resamples: int = 400) -> BenchmarkScore:

@@ -24,7 +24,7 @@ def answer(request: Request) -> str:
 def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protocol: Any) -> Evaluation:
     settings = EvalSettings(**{"model": "m", "benchmarks": ("mine",), "samples": 3} | protocol)
     prompts = prompts or make_prompts([problem.problem for problem in problems], template="plain")
-    return Evaluation("mine", problems, prompts, settings)
+    return Evaluation("mine", problems, settings, prompts=prompts)
 
 
 def run(folder: Path, delay: float = 0.0) -> tuple[Progress, ScriptedEngine]:
@@ -40,7 +40,7 @@ def all_requests(**protocol: Any) -> dict[Key, Request]:
 def complete(folder: Path) -> list[Sample]:
     """Every sample that the settings ask for; refused where some are missing."""
     record = SampleRecord(folder)
-    wanted, samples = record.wanted(), {sample.key: sample for sample in record}
+    wanted, samples = record.protocol().keys(record.problems()), {sample.key: sample for sample in record}
     record.require_complete(wanted)
     return [samples[key] for key in wanted]
 

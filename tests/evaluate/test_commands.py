@@ -28,7 +28,11 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
         note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
         assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
-        assert first == "trimsft: sums: 0 of 54 samples" and "54 of 54 samples, " in last and "tokens/s" in last
+        assert (
+            first == "trimsft: sums: 0 of 54 samples, at most 110,592 tokens"
+            and "54 of 54 samples, " in last
+            and "tokens/s" in last
+        )
     for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
         assert metric in shown.stdout
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
@@ -46,21 +50,3 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     assert "\\toprule" in out.read_text()
     unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])
     assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr
-
-
-def test_an_interrupted_evaluation_says_how_to_go_on(
-    benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked: list[object] = []
-
-    def interrupted(request: object) -> str:
-        asked.append(request)
-        if len(asked) > 20:
-            raise KeyboardInterrupt
-        return "2"
-
-    monkeypatch.setattr(run, "make_engine", lambda settings: ScriptedEngine(interrupted))
-    done = CliRunner().invoke(app, ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path), "--template", "plain"])
-    assert done.exit_code == 130
-    kept = "what is finished is kept; rerun the command to resume"
-    assert done.stderr.splitlines()[-1] == f"trimsft: interrupted; {kept}"

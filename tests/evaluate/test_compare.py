@@ -9,15 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.errors import UsageError
-from trimsft.evaluate.compare import Comparison, compare_runs, correct_for_many, holm, sign_flip
+from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.compare import (
+    Comparison,
+    compare_at_equal_accuracy,
+    compare_runs,
+    correct_for_many,
+    holm,
+    sign_flip,
+)
+from trimsft.evaluate.scores import write_scores
 from trimsft.intervals import Interval
+from trimsft.report import CompareSettings, compare
 
-from .graded import random_counts, score_of
+from .graded import random_counts, same, samples_of, score, score_of
 
 
-def compare(a, b, metric="average", *, resamples=50) -> Comparison:
-    (comparison,) = compare_runs([a], {"trim": [b]}, metric, name="sft", resamples=resamples)
+def one_comparison(a, b, metric="average", *, resamples=50) -> Comparison:
+    (comparison,) = compare_runs([a], {"trim": [b]}, [metric], name="sft", resamples=resamples)
     return comparison
 
 
@@ -34,7 +43,6 @@ def compare(a, b, metric="average", *, resamples=50) -> Comparison:
 )
 def test_sign_flip_by_hand(differences, expected):
     assert sign_flip(differences) == expected
-    assert sign_flip(differences, steps=4) == pytest.approx(expected, rel=1e-13)
 
 
 @given(st.lists(st.integers(-8, 8), min_size=2, max_size=10))
@@ -50,31 +58,15 @@ def test_sign_flip_agrees_with_scipy(counts):
     ).pvalue
     # scipy doubles the smaller tail, which is the same for a symmetric distribution but for a sum of 0
     assert sign_flip(differences) == pytest.approx(min(1.0, expected), rel=1e-12)
-    assert sign_flip(differences, steps=8) == pytest.approx(min(1.0, expected), rel=1e-12)
 
 
-def test_drawing_agrees_with_counting_and_never_says_0():
+def test_drawing_agrees_with_the_exact_test_and_never_says_0():
     equal = [1.0] * 60 + [-1.0] * 35 + [0.0] * 200
-    assert sign_flip(equal, steps=1) == pytest.approx(stats.binomtest(60, 95).pvalue, rel=1e-12)
-    differences = (np.array(random_counts(200, seed=3, shift=0.2)) - random_counts(200, seed=3)) / 8
-    exact, drawn = sign_flip(differences, steps=8), sign_flip(differences, draws=20_000)
-    assert 0.001 < exact < 0.5  # else this test would compare nothing
-    assert drawn == pytest.approx(exact, abs=5 * np.sqrt(exact / 20_000))
+    exact = stats.binomtest(60, 95).pvalue
+    assert sign_flip(equal) == pytest.approx(exact, abs=5 * np.sqrt(exact / 20_000))
     assert sign_flip(np.linspace(1, 2, 40), draws=999) == 1 / 1000
-
-
-@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=12))
-def test_rounding_does_not_hide_the_observed_pattern(sizes):
-    assert sign_flip(sizes) == 2 / 2 ** len(sizes)  # all of one sign: only that pattern and its mirror
-
-
-def test_steps_that_are_too_fine_or_wrong():
-    differences = np.linspace(0.1, 0.9, 40)
-    assert sign_flip(differences, steps=10**400, draws=99) == sign_flip(differences, draws=99)
     with pytest.raises(ValueError, match="must be finite"):
         sign_flip([1.0, float("nan")])
-    with pytest.raises(ValueError, match="not multiples of 1/8"):
-        sign_flip([0.3], steps=8)
 
 
 def test_holm_by_hand():
@@ -86,28 +78,59 @@ def test_holm_by_hand():
 
 def test_a_comparison_by_hand():
     before, after = score_of("toy", [0, 8, 4, 1, 3]), score_of("toy", [6, 2, 5, 1, 5])
-    found = compare(before, after, resamples=500)
+    found = one_comparison(before, after, resamples=500)
     assert (found.baseline, found.candidate, found.benchmark, found.problems) == ("sft", "trim", "toy", 5)
     assert (found.before, found.after) == (16 / 40, 19 / 40)
     assert found.difference.value == pytest.approx(3 / 40)
-    flips = [(flip.problem, flip.before, flip.after) for flip in found.better]
-    assert flips == [("p000", 0, 0.75), ("p004", 0.375, 0.625)]
-    assert [flip.problem for flip in found.worse] == ["p001"]
+    assert (found.better, found.worse) == (("toy/p000", "toy/p004"), ("toy/p001",))
     # changes 6, -6, 1, 2 add up to 3; of the 16 sign patterns, four come closer to 0: 6 and -6 with 2 and -1
     assert found.p_value == found.p_holm == 12 / 16
     assert not found.significant
     record = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert record["significant"] is False and record["better"][0]["problem"] == "p000"
+    assert record["significant"] is False and record["better"][0] == "toy/p000"
 
 
 def test_different_problems_are_refused_by_name():
     a, b, other = score_of("toy", [1, 2, 3]), score_of("toy", [1, 2]), score_of("other", [1, 2, 3])
     with pytest.raises(UsageError, match=r"different problems of 'toy': 1 only in the first \(such as 'p002'\)"):
-        compare(a, b)
+        one_comparison(a, b)
     with pytest.raises(UsageError, match=r"1 only in the second \(such as 'p002'\)"):
-        compare(b, a)
+        one_comparison(b, a)
     with pytest.raises(UsageError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
-        compare(a, other)
+        one_comparison(a, other)
+
+
+def test_diversity_and_calibration_at_equal_accuracy():
+    """Of p both have two right of four, of q one has more; the candidate agrees with itself more where it is wrong."""
+    drawn = {"base": ("1 1 2 3", "1 2 3 4"), "trim": ("1 1 2 2", "1 1 1 1")}
+    base, trim = (
+        score("toy", [*samples_of("p", p), *samples_of("q", q)], same, resamples=50) for p, q in drawn.values()
+    )
+    diversity, brier = compare_at_equal_accuracy([base], {"trim": [trim]}, name="base")
+    assert (diversity.problems, diversity.candidate, diversity.before, diversity.after) == (1, "trim", 0.75, 0.5)
+    assert brier.before == brier.after == 0.25  # sure at one half, and right; sure at one half, a tie
+    assert base.interval("diversity").value == (0.75 + 1) / 2
+    assert compare_at_equal_accuracy([base.only(["q"])], {"trim": [trim.only(["q"])]}) == []
+
+
+def test_runs_meet_on_common_problems_and_published_figures(tmp_path):
+    for name, correct in (("sft", [1, 2, 3]), ("trim", [4, 5])):
+        write_scores(tmp_path / name / "eval/toy", score_of("toy", correct))
+    runs = (tmp_path / "sft", tmp_path / "trim")
+    compared = compare(CompareSettings(runs=runs, published=("toy=75",)))
+    assert compared.left_out == ["On toy only the 2 problems that all runs have: sft has 3."]
+    assert [one.problems for one in compared.comparisons] == [2] * len(compared.comparisons)
+    assert compared.comparisons[0].before == 3 / 16
+    (alone,) = compare(CompareSettings(runs=runs[1:], published=("toy=75",))).tables[1:]
+    assert [cell.text for cell in alone.rows[0][1:3]] == ["toy", "75.0"] and alone.rows[0][4].text.startswith("-18.8")
+    for published in ("toy", "toy=x", "toy=101", "=3"):
+        with pytest.raises(UsageError, match=r"published: must be NAME=PERCENT, such as math500=74\.2"):
+            CompareSettings(runs=runs, published=(published,))
+    with pytest.raises(UsageError, match="published: is no benchmark of the runs, got 'gsm8k'"):
+        compare(CompareSettings(runs=runs, published=("gsm8k=3",)))
+    write_scores(tmp_path / "other/eval/toy", score("toy", samples_of("q", "1 1 1 1"), same, resamples=50))
+    with pytest.raises(RunError, match="share no problem of toy; evaluate all of them on the same ones"):
+        compare(CompareSettings(runs=(*runs, tmp_path / "other")))
 
 
 def test_every_candidate_on_every_benchmark_and_their_mean():
@@ -122,7 +145,7 @@ def test_every_candidate_on_every_benchmark_and_their_mean():
     mean = found[5]
     assert mean.problems == 90
     assert mean.difference.value == pytest.approx((found[3].difference.value + found[4].difference.value) / 2)
-    assert {flip.benchmark for flip in mean.better} == {"a", "b"}
+    assert {name[:2] for name in mean.better} == {"a/", "b/"}
     assert [one.benchmark for one in compare_runs(base[1:], {"x": base[1:]}, resamples=50)] == ["a"]  # no mean of one
 
 
@@ -137,7 +160,7 @@ def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
 
 def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
     run = score_of("toy", [4, 4, 4])
-    plain = compare(run, run)
+    plain = one_comparison(run, run)
     apart = Interval(0.1, 0.01, 0.2)
     earned = dataclasses.replace(plain, difference=apart, p_value=0.02, p_holm=0.02)
     assert earned.significant

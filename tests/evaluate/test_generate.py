@@ -66,7 +66,7 @@ def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
     progress = fill(record, evaluation(), broken)
     assert "4 failed" in progress.line() and not progress.is_complete and progress.done == TOTAL - 4
     with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); rerun"):
-        record.require_complete(record.wanted())
+        record.require_complete(record.protocol().keys(PROBLEMS))
     later, engine = run(tmp_path)
     assert later.is_complete and len(engine.requests) == 4
 

@@ -50,17 +50,16 @@ def begun(record: SampleRecord) -> SampleRecord:
     return record
 
 
-@pytest.mark.parametrize("place", ["eval", "eval/mine", "eval/mine/samples.jsonl", "eval/mine/.lock"])
+@pytest.mark.parametrize("place", ["samples.jsonl", ".lock"])
 def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> None:
-    link, target = tmp_path / "run" / place, tmp_path / "target"
+    link, target = tmp_path / "run/eval/mine" / place, tmp_path / "target"
     link.parent.mkdir(parents=True)
-    target.mkdir() if place in ("eval", "eval/mine") else target.write_text("kept")
+    target.write_text("kept")
     link.symlink_to(target)
-    match = "is a link, which is not written through"
-    with pytest.raises(RunError, match=match) as refused, SampleRecord(tmp_path / "run/eval/mine").lock():
+    match = f"^{link}: is a link, which is not written through"
+    with pytest.raises(RunError, match=match), SampleRecord(tmp_path / "run/eval/mine").lock():
         pass
-    assert str(refused.value).startswith(f"{link}: ")
-    assert target.read_text() == "kept" if target.is_file() else not any(target.iterdir())
+    assert target.read_text() == "kept"
 
 
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
@@ -73,17 +72,9 @@ def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
         assert reader.missing(keys) == [Key("a", GREEDY), Key("a", 0), Key("b", 0), Key("b", 1)]
     assert list(record) == [sample("a", 1), sample("b", GREEDY)]
     assert record.problems() == PROBLEMS
-
-
-def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
-    record.append(sample("a", 0))
     record.close()
-    path = record.folder / "samples.jsonl"
-    path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(RunError, match=r"samples\.jsonl, line 2: sample 0 of 'a' occurs twice"):
-        list(SampleRecord(record.folder))
-    path.write_text('{"problem": "a"}\n')
-    with pytest.raises(RunError, match="line 1: sample: field required"):
+    record.samples_path.write_bytes(record.samples_path.read_bytes() * 2)
+    with pytest.raises(RunError, match=r"samples\.jsonl, line 3: sample 1 of 'a' occurs twice"):
         list(SampleRecord(record.folder))
 
 
@@ -95,7 +86,6 @@ def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
         ({"samples": 4, "seed": 1}, "seed: was 0, now 1"),  # what may grow is not complained about
         ({"sampling": {"temperature": 0.6, "stop": []}}, "sampling.temperature: was 1.0, now 0.6"),
         ({"sampling": {"temperature": 1.0, "stop": ["\n"]}}, r"sampling.stop: was \[\], now"),
-        ({"seed": 1}, "seed: was 0, now 1"),
         ({"prompt": {"example": "x" * 500 + "two"}}, r"prompt.example: was 'x+\.\.\.x+one', now"),
     ],
 )
@@ -103,8 +93,7 @@ def test_other_settings_are_refused(begun: SampleRecord, change: dict[str, Any],
     before = begun.settings_path.read_bytes()
     with pytest.raises(RunError, match=f"holds an evaluation with other settings: {says}") as error:
         begun.settle(replace(SETTINGS, **change), PROBLEMS)
-    assert len(str(error.value)) < 800
-    assert begun.settings_path.read_bytes() == before
+    assert len(str(error.value)) < 800 and begun.settings_path.read_bytes() == before
 
 
 def test_settings_bind_nobody_before_the_first_sample(record: SampleRecord) -> None:
@@ -132,7 +121,6 @@ def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
     ("problems", "says"),
     [
         (PROBLEMS[:1], r"problems: was 2, now 1 \(a record never shrinks"),
-        ([PROBLEMS[1], PROBLEMS[0]], r"problems: was 2, now 2 \(number 1 has another id"),
         ([*PROBLEMS[::-1], Problem("c", "3+3?", "6")], r"now 3 \(number 1 has another"),
         ([PROBLEMS[0], Problem("b", "2+2?", "5")], "number 2 has another id, text or answer"),
     ],
@@ -141,13 +129,9 @@ def test_other_problems_are_refused(begun: SampleRecord, problems: list[Problem]
     with pytest.raises(RunError, match=says):
         begun.settle(settings_of(problems), problems)
     assert begun.problems() == PROBLEMS
-
-
-def test_problems_that_were_changed_afterwards_are_noticed(record: SampleRecord) -> None:
-    for changed in ([PROBLEMS[0], Problem("b", "2+2?", "5")], PROBLEMS[:1]):
-        record.problems_path.write_bytes(write_problems(changed))
-        with pytest.raises(RunError, match=r"problems\.jsonl: holds other problems than those that were asked"):
-            record.problems()
+    begun.problems_path.write_bytes(write_problems(problems))
+    with pytest.raises(RunError, match=r"problems\.jsonl: holds other problems than those that were asked"):
+        begun.problems()
 
 
 @pytest.mark.parametrize("writes", [0, 1])
@@ -180,10 +164,9 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
 def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:
     record.append(sample("a", 0))
     record.settings_path.unlink()
-    with pytest.raises(RunError, match=r"holds samples but no settings\.json"):
-        record.settle(SETTINGS, PROBLEMS)
-    with pytest.raises(RunError, match="holds no evaluation"):
-        complete(record.folder)
+    for refuse in (lambda: record.settle(SETTINGS, PROBLEMS), lambda: complete(record.folder)):
+        with pytest.raises(RunError, match=r"settings\.json is missing, so it is not known what is recorded here"):
+            refuse()
     record.settings_path.write_text("{")
     with pytest.raises(RunError, match=r"settings\.json: invalid JSON"):
         record.settle(SETTINGS, PROBLEMS)

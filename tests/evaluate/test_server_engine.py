@@ -1,20 +1,16 @@
 """The server engine against a stand-in."""
 
-import contextlib
-import gzip
 import json
 import signal
 import socket
 import threading
-import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling, server_engine
+from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
 from .test_engines import complete, make_requests
@@ -32,10 +28,7 @@ class StandIn(ThreadingHTTPServer):
         self.answer: Answer = echo
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
-        self.sent = 0  # answers to requests
-        self.encoding = "gzip"  # of what is sent packed
-        self.drip = 0.0  # seconds before each byte of an answer
-        self.pages: dict[str, Any] = {"/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]}}
+        self.models: Any = {"data": [{"id": name, "owned_by": owner} for name in models]}
 
     @property
     def address(self) -> str:
@@ -46,8 +39,7 @@ class Handler(BaseHTTPRequestHandler):
     server: StandIn
 
     def do_GET(self) -> None:
-        page = self.server.pages.get(self.path)
-        self._send(page if isinstance(page, int) else 200 if page else 404, page or {})
+        self._send(200 if self.path == "/v1/models" else 404, self.server.models)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -56,21 +48,11 @@ class Handler(BaseHTTPRequestHandler):
         self._send(*self.server.answer(body))
 
     def _send(self, status: int, content: Any) -> None:
-        data = content if isinstance(content, bytes) else content if isinstance(content, str) else json.dumps(content)
-        data = data.encode() if isinstance(data, str) else data
-        self.server.sent += self.command == "POST"
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
-        if data.startswith(b"\x1f\x8b"):
-            self.send_header("Content-Encoding", self.server.encoding)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if not (self.server.drip and self.command == "POST"):
-            self.wfile.write(data)
-            return
-        with contextlib.suppress(OSError):  # whoever asked has left
-            for byte in data:
-                time.sleep(self.server.drip)
-                self.wfile.write(bytes([byte]))
+        self.wfile.write(data)
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -129,6 +111,8 @@ def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn])
     assert server.asked[-1][0] == "/v1/chat/completions" and server.asked[-1][1]["messages"] == [*chat]
     with pytest.raises(EngineError, match=r"top_k: has no effect on http.*, got 20"):
         engine.check([Request("1+1?", 5, Sampling(top_k=20))])
+    server.models = ["no", {"list": 3}]  # of no known form
+    assert ServerEngine(server.address, "m").identity["dialect"] == "openai"
 
 
 def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn]) -> None:
@@ -156,115 +140,54 @@ def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., 
     try:
         with pytest.raises(KeyboardInterrupt):
             complete(ServerEngine(server.address, "m"), make_requests(samples=0))
-        assert server.sent == 0  # nobody has waited for it
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         silence.set()
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [429, 503])
 def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int) -> None:
     server = serve()
     server.answer = lambda body: echo(body) if len(server.asked) > 2 else (status, {"error": {"message": "busy"}})
     engine = ServerEngine(server.address, "m", retries=2, pause=0.01)
     (request, *_) = make_requests(samples=0)
     assert complete(engine, [request])[0].finish == "stop" and len(server.asked) == 3
-    server.answer = lambda body: (status, {"error": {"message": "busy\nnow"}})
+    server.answer = lambda body: (status, {"error": {"message": "\x1b[2J busy\nnow"}})
     failed = complete(engine, [request])[0]
     assert failed.finish == "error" and failed.error.startswith(f"status {status}: ") and len(server.asked) == 6
-    assert "busy" in failed.error and "\n" not in failed.error
-
-
-def test_an_answer_that_comes_byte_by_byte_may_not_take_for_ever(serve: Callable[..., StandIn]) -> None:
-    server = serve()
-    engine = ServerEngine(server.address, "m", retries=0, timeout=0.3)
-    server.drip = 0.05  # of some 100 bytes
-    (completion,) = complete(engine, make_requests(samples=0)[:1])
-    assert completion.error == "ReadTimeout: no whole answer within 0.3 s"
-
-
-def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
-    """A few hundred bytes of gzip in gzip would be gigabytes, in one piece that no limit of time can interrupt."""
-    server = serve()
-    engine = ServerEngine(server.address, "m", retries=0, timeout=5.0)
-    bomb = gzip.compress(gzip.compress(bytes(2**28)))
-    server.answer, server.encoding = lambda body: (200, bomb), "gzip, gzip"
-    tracemalloc.start()
-    try:
-        (completion,) = complete(engine, make_requests(samples=0)[:1])
-        server.pages = dict.fromkeys(server.pages, bomb)
-        with pytest.raises(EngineError, match=r"nothing answers at .* \(it is encoded \('gzip, gzip'\)"):
-            ServerEngine(server.address, "m")
-        assert tracemalloc.get_traced_memory()[1] < 2**24
-    finally:
-        tracemalloc.stop()
-    assert "it is encoded ('gzip, gzip'), which was not asked for" in (completion.error or "")
-    assert server.headers[-1]["accept-encoding"] == "identity"
+    assert "busy" in failed.error and failed.error.isprintable()
+    server.shutdown()
+    server.server_close()
+    assert "ConnectError" in (complete(engine, [request])[0].error or "")
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("not json", "an answer that cannot be read"),
-        ("[" * 100_000, "an answer that cannot be read (maximum recursion depth exceeded"),
-        ('{"choices": ' + "9" * 10_000 + "}", "an answer that cannot be read"),
-        (b"\xff\xfe{", "an answer that cannot be read"),
-        (b"\x1f\x8b and no more of gzip", "DecodingError: it is encoded ('gzip'), which was not asked for"),
-        (" " * 2_000_000, "an answer of more than 1,000,000 bytes"),
-        ([], "an answer that cannot be read"),
+        (b"not json", "an answer that cannot be read"),
+        (b"[" * 100_000, "an answer that cannot be read (maximum recursion depth exceeded"),
         ({"choices": [None], "usage": {"completion_tokens": 1}}, "an answer that cannot be read"),
-        ({"choices": []}, "an answer that cannot be read"),
         (said("x") | {"choices": said("x")["choices"] * 2}, "an answer that cannot be read (too many values"),
         (said(["x"]), "an answer that cannot be read"),
-        (said(5), "an answer that cannot be read"),
-        (said("x", tokens=-1), "an answer of -1 tokens, where 12 were allowed"),
-        (said("x", tokens=14), "an answer of 14 tokens, where 12 were allowed"),
-        (said("x", tokens=10**900), "an answer of 10000"),
-        (said("x", tokens="many"), "an answer of many tokens"),
+        (said("x", tokens="many"), "an answer that cannot be read (invalid literal for int()"),
         (said("x", finish="content_filter"), "the server ended it with 'content_filter'"),
-        (said("x", finish=["\n"]), "the server ended it with"),
     ],
 )
-def test_an_answer_that_is_none(
-    serve: Callable[..., StandIn], answer: Any, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server_engine, "LARGEST_REPLY", 1_000_000)
+def test_an_answer_that_is_none(serve: Callable[..., StandIn], answer: Any, says: str) -> None:
     server = serve()
-    for status in (200, 500):  # neither does it matter what an error says
-        server.answer = lambda body, status=status: (status, answer)
-        (completion,) = complete(ServerEngine(server.address, "m", retries=0), make_requests(samples=0)[:1])
-        assert completion.finish == "error" and completion.text == "" and (status != 200 or says in completion.error)
-        assert len((completion.error or "").splitlines()) == 1 and len(completion.error or "") < 800
-    server.pages = dict.fromkeys(server.pages, answer)
-    try:
-        assert ServerEngine(server.address, "m").identity["dialect"] == "openai"  # a list of no known form
-    except EngineError as refused:
-        said = str(refused)
-        assert "nothing answers" in said and len(said.splitlines()) == 1
+    server.answer = lambda body: (200, answer)
+    (completion,) = complete(ServerEngine(server.address, "m", retries=0), make_requests(samples=0)[:1])
+    assert completion.finish == "error" and completion.text == "" and says in (completion.error or "")
+    assert (completion.error or "").isprintable() and len(completion.error or "") < 800
 
 
-def test_halves_of_characters_and_terminal_codes_are_kept_out(serve: Callable[..., StandIn]) -> None:
+def test_a_text_is_cut_at_a_stop_and_whole_in_unicode(serve: Callable[..., StandIn]) -> None:
     server = serve()
-    server.answer = lambda body: (200, said("It is \ud83d 2."))
-    engine = ServerEngine(server.address, "m", retries=0)
-    (completion,) = complete(engine, [Request("half \ud83d", 1, Sampling(max_tokens=3))])
-    assert completion.text == "It is ? 2."
-    server.answer = lambda body: (500, "\x1b[2J gone")
-    (failed,) = complete(engine, [Request("?", 1, Sampling())])
-    assert failed.error == "status 500: ⟨U+001B⟩[2J gone"
-
-
-def test_a_stop_text_that_the_server_leaves_is_cut(serve: Callable[..., StandIn]) -> None:
-    server = serve()
-    engine = ServerEngine(server.address, "m", retries=1, pause=0.01)
-    server.answer = lambda body: (200, said("It is 2.\n\nProblem: more", finish="length"))
+    engine = ServerEngine(server.address, "m")
+    server.answer = lambda body: (200, said("It is \ud83d 2.\n\nProblem: more", finish="length"))
     (completion,) = complete(engine, [Request("?", 1, Sampling(stop=("\n\nProblem:",)))])
-    assert (completion.text, completion.finish) == ("It is 2.", "stop")
-    server.shutdown()
-    server.server_close()
-    completions = complete(engine, make_requests(samples=0))
-    assert all(c.finish == "error" and "ConnectError" in (c.error or "") for c in completions)
+    assert (completion.text, completion.finish) == ("It is ? 2.", "stop")
 
 
 def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,12 +206,10 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     server.answer = lambda body: (404, {"error": {"message": "no such model"}})
     with pytest.raises(EngineError, match=r"status 404: .*no such model.*; does it know the model .a."):
         complete(ServerEngine(server.address, "a"), make_requests(samples=0))
-    server.answer = lambda body: (401, "who are you?")
-    with pytest.raises(EngineError, match=r"status 401: who are you.*environment variable OPENAI_API_KEY"):
-        complete(ServerEngine(server.address, "a"), make_requests(samples=0))
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    server.answer = echo
+    server.answer = lambda body: (401, "who is secret?")
     engine = ServerEngine(server.address, "a")
-    complete(engine, make_requests(samples=0))
+    with pytest.raises(EngineError, match=r"status 401: .who is \*\*\*.*environment variable OPENAI_API_KEY"):
+        complete(engine, make_requests(samples=0))
     assert server.headers[-1]["authorization"] == "Bearer secret"
     assert "secret" not in str((engine.identity, engine.details))

@@ -36,7 +36,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             where = folder / name / "eval" / benchmark
             where.mkdir(parents=True)
             (where / "scores.json").write_text(
-                json.dumps({"grader": GRADER, **score_of(benchmark, [1, 4, 8]).as_dict()})
+                json.dumps({**score_of(benchmark, [1, 4, 8]).as_dict(), "grader": GRADER})
             )
     (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
     runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}

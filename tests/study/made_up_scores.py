@@ -60,8 +60,7 @@ def write_run(place: StudyFolder, cell: Cell, found: list[BenchmarkScore]) -> No
     for score in found:
         folder = place.run(cell) / "eval" / score.benchmark
         folder.mkdir(parents=True)
-        content = {"grader": {"kind": "strict", "version": "3"}, **score.as_dict()}
-        (folder / "scores.json").write_text(json.dumps(content))
+        (folder / "scores.json").write_text(json.dumps(score.as_dict()))
 
 
 def folder_of(path: Path) -> list[str]:

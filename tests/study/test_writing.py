@@ -171,7 +171,7 @@ def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
 
 def test_further_temperatures_have_tables_of_their_own(tmp_path):
     samples = [one for n in range(4) for one in samples_of(f"p{n}", "1 0", greedy="1")]
-    samples += [replace(one, temperature=0.3, correct=True, answer="1") for one in samples if not one.greedy]
+    samples += [replace(one, temperature=0.3, status="correct", answer="1") for one in samples if one.votes]
     found = {cell(name): [score("easy", samples, same, resamples=20)] for name in ("base", "sft")}
     scale = replace(LAB, benchmarks=("easy",), temperatures=(0.3,), temperature_samples=2)
     text = (write(tmp_path, "main", found, scale=scale) / "main/main.md").read_text()

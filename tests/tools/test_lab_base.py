@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections import Counter
 from itertools import islice
 
 import pytest
@@ -57,23 +56,11 @@ def test_the_command_repeats_and_learns(folders) -> None:
     assert str(folders[0]) not in sheet
 
 
-def test_the_corpus_mixes_styles_and_wrong_steps() -> None:
-    corpus = Corpus(target_share=0.1, noise=0.15)
-    assert sum(corpus.shares.values()) == pytest.approx(1)
-    examples = [pair for chunk in range(2) for pair in draw_examples(corpus, chunk)]
-    styles = Counter(solution.style for _, solution in examples)
-    for style, share in corpus.shares.items():
-        assert styles[style] / len(examples) == pytest.approx(share, abs=0.03)  # 4 standard errors
-    assert UNFAMILIAR not in styles
-    steps = sum(len(problem.steps) for problem, _ in examples)
-    # a slip that would make a later division impossible is not made
-    assert 0.11 < sum(len(solution.slips) for _, solution in examples) / steps < 0.16
-
-
 def test_an_epoch_meets_every_solution_once(monkeypatch, tokenizer) -> None:
     """The pool is prompt, solution, eos, however many processes make it; the labels are the solutions."""
     monkeypatch.setattr(corpora, "CHUNK", 20)
     corpus = Corpus(examples=50)
+    assert sum(corpus.shares.values()) == pytest.approx(1) and UNFAMILIAR not in corpus.shares
     pool, together = build_pool(corpus), build_pool(corpus, processes=2)
     assert (pool.tokens == together.tokens).all() and (pool.lengths == together.lengths).all()
     examples = [pair for chunk in range(3) for pair in draw_examples(corpus, chunk, 20)][:50]
@@ -105,11 +92,6 @@ def test_lab_text_is_whole_pieces(tokenizer, seed, tier, style) -> None:
             ids = encode_texts([text], tokenizer)[0]
             assert [tokenizer.decode([token]) for token in ids] == split(text)
     assert [piece for piece in split("Add 105. 12 + 30 = 42.") if piece.isdigit()] == list("105123042")
-
-
-@given(st.text())
-def test_any_text_survives(tokenizer, text) -> None:
-    assert tokenizer.decode(encode_texts([text], tokenizer)[0]) == text
 
 
 def test_prompts_are_those_of_pretraining(tokenizer) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tools.soak import __main__ as soak
 from tools.soak import faults, inputs, trials
-from tools.soak.trials import Bench, Command, Ended, Lost, Reference, Skipped, Trial, require_word, result_of
+from tools.soak.trials import Bench, Command, Lost, Reference, Skipped, Trial, result_of
 
 
 class CountingBench(Bench):
@@ -100,23 +100,3 @@ def test_a_campaign_names_what_was_lost_and_repeats_it(tmp_path, monkeypatch, ca
     assert "LOST breaks: a promise" in said and "python -m tools.soak --only breaks --trial 0 --seed 7" in said
     (again,) = [json.loads(line) for line in (tmp_path / "b/trials.jsonl").read_text().splitlines()]
     assert again["did"] in [one["did"] for one in tried if one["kind"] == "breaks"]  # the same trial draws the same
-
-
-@pytest.mark.parametrize(
-    ("ended", "says"),
-    [
-        (Ended(0, "", "", 1.0), ""),
-        (Ended(2, "", "warning\ntrimsft: margin: must be above 0\n", 1.0), ""),
-        (Ended(1, "", "Traceback (most recent call last)\nValueError: x\n", 1.0), "a traceback: ValueError: x"),
-        (Ended(1, "", "", 1.0), "without a word of ours"),
-        (Ended(-11, "", "", 1.0), "exit code -11"),
-        (Ended(None, "", "", 60.0), "still running after 60 s"),
-        (Ended(3, "", "trimsft: x", 1.0), "exit code 3"),
-    ],
-)
-def test_how_a_command_may_end(ended, says) -> None:
-    if not says:
-        require_word(ended, "eval")
-        return
-    with pytest.raises(Lost, match=says):
-        require_word(ended, "eval")

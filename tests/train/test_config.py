@@ -13,7 +13,7 @@ from trl import SFTConfig
 from typer.testing import CliRunner
 
 from tests.train.tiny_run import as_words, make_fields, make_model
-from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard, cli
+from trimsft import cli
 from trimsft.errors import RunError, UsageError, exit_code
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, make_settings, parse, train, train_model
 
@@ -23,39 +23,21 @@ def config(**settings: Any) -> TrimSFTConfig:
 
 
 @pytest.mark.parametrize(
-    ("settings", "objective"),
-    [
-        ({}, TrimSFT(margin=1.5, bandwidth=0.8)),
-        ({"objective": "trim", "margin": 0.5}, TrimSFT(margin=0.5, bandwidth=0.8)),
-        ({"objective": "trim-e", "bandwidth": 2.0}, TrimSFTEasy(margin=1.5, bandwidth=2.0)),
-        ({"objective": "trim-h", "margin": 3}, TrimSFTHard(margin=3, bandwidth=0.8)),
-        ({"objective": "fsft", "gamma": 1.0}, FSFT(gamma=1.0)),
-        ({"objective": "dft"}, DFT()),
-        ({"objective": "sft"}, SFT()),
-    ],
-)
-def test_the_objective_it_describes(settings, objective) -> None:
-    assert config(**settings).make_objective() == objective
-
-
-@pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"objective": "sft", "bandwidth": 1.0}, "^bandwidth: has no effect with objective='sft', got 1.0; remove it$"),
+        ({"objective": "sft", "bandwidth": 1.0}, "^objective 'sft' has no parameter 'bandwidth'; it takes no param"),
         ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a finite number, got nan"),
         ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
-        ({"head_backend": "cuda"}, "head_backend: unknown name 'cuda'; .*known: auto"),
-        ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
+        ({"torch_compile_mode": "reduce-overhead", "global_batch": 16}, "CUDA graphs, which cannot accumulate"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
         ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),
     ],
 )
 def test_refusals(settings, says) -> None:
-    with pytest.raises(UsageError, match=says) as refused:
+    with pytest.raises(UsageError, match=says):
         config(**settings)
-    assert refused.value.field in settings
 
 
 @pytest.mark.parametrize(
@@ -71,7 +53,11 @@ def test_a_global_batch_is_cut_into_equal_micro_batches(rows, limit, size, steps
 def test_everything_of_sftconfig_has_the_same_default() -> None:
     ours, theirs = config().to_dict(), SFTConfig("out", use_cpu=True, bf16=False, report_to=[]).to_dict()
     different = {name for name in theirs if ours[name] != theirs[name]}
-    assert different <= {"logging_dir", "dataloader_pin_memory"}  # without a GPU there is nothing to pin memory for
+    assert different <= {
+        "logging_dir",
+        "logging_first_step",
+        "dataloader_pin_memory",
+    }  # without a GPU there is nothing to pin memory for
 
 
 def test_precision_goes_by_the_device_and_before_a_file_of_accelerate(monkeypatch) -> None:
@@ -107,18 +93,15 @@ REFUSED = [
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
-    ("--attn_implementation nonsense", "attn_implementation"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
+    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere' (no such folder"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
-    ("--problem_column question", "question"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
     ("--completion_only_loss false", "completion_only_loss: false has no effect"),
     ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
-    ("--chat_template_path some.jinja", "chat_template_path: cannot read 'some.jinja': No such file"),
+    ("--chat_template_path some.jinja", "No such file or directory: 'some.jinja'"),
     ("--report_to comet_ml", "comet"),
     # found out when the scheduler, the optimizer or the model is made
     ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),
-    ("--optim_args nonsense", "not enough values"),
     ('--model_init_kwargs {"nonsense":1}', "nonsense"),
 ]
 FILES = [
@@ -184,10 +167,10 @@ def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypa
 
     monkeypatch.setattr(TrimSFTTrainer, "training_step", fail)
     with pytest.raises(FloatingPointError):
-        train_model(**{**fields, "learning_rate": 1.0}, output_dir=tmp_path / "new" / "run")
+        train_model(**{**fields, "learning_rate": 1.0}, output_dir=tmp_path / "run")
     monkeypatch.undo()
     assert everything(tmp_path) == {}
-    assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "new" / "run").steps == 1
+    assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "run").steps == 1
 
 
 def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
@@ -201,12 +184,10 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
         make_settings({"model": "m", "model_name_or_path": "n"})
 
 
-def test_low_memory_may_be_left_open_and_without_a_value_is_true() -> None:
+def test_low_memory_without_a_value_is_true() -> None:
     words = ["--model", "m", "--data", "d.jsonl", "--out", "run"]
     given = ([], ["--low_memory"], ["--low_memory", "true"], ["--low_memory", "false"])
     assert [parse([*words, *more]).args.low_memory for more in given] == [None, True, True, False]
-    made = [make_settings({"model": "m", "data": "d", "out": "run", "low_memory": low}) for low in (None, True, False)]
-    assert [settings.args.low_memory for settings in made] == [None, True, False]
 
 
 def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:

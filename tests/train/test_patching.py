@@ -37,7 +37,6 @@ from tests.train.tiny import (
     unpatched,
 )
 from trimsft import DFT, SFT, AutoTrim, TrimSFT
-from trimsft.errors import UsageError
 from trimsft.train import TrimCallback, TrimOutput, patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -116,16 +115,6 @@ def test_an_objective_may_be_a_name_or_one_line_of_ones_own() -> None:
     got = patch(make_model(), lambda tokens: tokens.gap > -1)(**batch)
     assert torch.equal(got.weights, (got.tokens.gap > -1).float()) and 0 < got.weights.sum() < len(got.weights)
     got.loss.backward()
-
-
-def test_an_error_in_an_objective_of_ones_own_names_its_line() -> None:
-    """One line in a command; in Python the user's own frames stand first, as the cause."""
-    model = patch(make_model(), lambda tokens: tokens.gap.nothing_of_that_name)
-    line = model.trimsft_head.objective.__code__.co_firstlineno
-    message = rf"^objective: fails in line {line} of .*test_patching.py \(AttributeError: .*nothing_of_that_name"
-    with pytest.raises(UsageError, match=message) as error:
-        model(**make_batch())
-    assert isinstance(error.value.__cause__, AttributeError)
 
 
 # otherwise unchanged ------------------------------------------------------------------------------------------------
@@ -318,9 +307,8 @@ def test_a_head_that_is_no_plain_product_is_refused(dtype) -> None:
 def test_labels_by_position_are_refused() -> None:
     model, batch = patched()
     before = (batch["input_ids"], batch["attention_mask"], None, None, None)
-    with pytest.raises(TypeError, match="labels: a patched model takes them by name"):
+    with pytest.raises(TypeError, match="labels: a patched model takes five arguments by position at most"):
         model(*before, batch["labels"])
-    assert model(*before, None).logits.shape[:2] == (3, 11)
     assert torch.equal(model(*before, labels=batch["labels"]).loss, model(**batch).loss)
     assert unpatch(model)(*before, batch["labels"]).loss > 0
 
@@ -328,19 +316,12 @@ def test_labels_by_position_are_refused() -> None:
 SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: BertForMaskedLM(BertConfig(**SMALL)), "BertForMaskedLM is a masked language model"),
-        (
-            lambda: T5ForConditionalGeneration(T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1)),
-            "T5ForConditionalGeneration is an encoder-decoder model",
-        ),
-    ],
-)
-def test_models_that_are_not_causal_are_refused_by_name(make, message) -> None:
-    with pytest.raises(TypeError, match=message):
-        patch(make(), TRIM)
+def test_models_that_are_not_causal_are_refused_by_name() -> None:
+    t5 = T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1)
+    with pytest.raises(TypeError, match="BertForMaskedLM is a masked language model"):
+        patch(BertForMaskedLM(BertConfig(**SMALL)), TRIM)
+    with pytest.raises(TypeError, match="T5ForConditionalGeneration is an encoder-decoder model"):
+        patch(T5ForConditionalGeneration(t5), TRIM)
 
 
 def test_an_adapter_on_the_head_is_refused_and_one_elsewhere_is_not() -> None:

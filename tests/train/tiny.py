@@ -167,9 +167,9 @@ def make_config(kind: type[TrainingArguments], folder: Path, **changes: Any) -> 
     settings: dict[str, Any] = {
         "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 2,
         "optim": "sgd", "learning_rate": 0.03, "lr_scheduler_type": "constant", "max_grad_norm": 0.0,
-        "logging_steps": 1, "logging_nan_inf_filter": False, "save_strategy": "no", "report_to": [],
-        "gradient_checkpointing": False, "use_cpu": True, "bf16": False, "dataloader_pin_memory": False,
-        "disable_tqdm": True,
+        "logging_steps": 1, "logging_first_step": False, "logging_nan_inf_filter": False, "save_strategy": "no",
+        "report_to": [], "gradient_checkpointing": False, "use_cpu": True, "bf16": False,
+        "dataloader_pin_memory": False, "disable_tqdm": True,
     }  # fmt: skip
     if issubclass(kind, SFTConfig):
         settings["max_length"] = 64

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspect, as_line
+from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
 from trimsft.errors import RunError
-from trimsft.grading.steps import arithmetic_steps
 from trimsft.runs import RunDirectory, find_weights, write_whole
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.table import TokenTable, read_token_table

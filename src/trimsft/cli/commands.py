@@ -9,12 +9,10 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
@@ -36,11 +34,6 @@ if TYPE_CHECKING:
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
 
-SECTIONS = {
-    "Commands": "quickstart tokens train eval compare report export",
-    "More": "audit sweep study watch",
-    "Help": "doctor recipes",
-}
 EVAL = "model benchmarks out engine server samples temperatures max_tokens limit"
 TOKENS = "models data out sample max_length template train_on weights objective show"
 AUDIT = "data model out sample training threshold"
@@ -49,54 +42,7 @@ ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train
 """The fields of `tokens` that `train` has, too."""
 
 
-class Program(TyperGroup):
-    """The commands under their headings, in the order in which they are used."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, names in SECTIONS.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names.split()])
-
-
-app = typer.Typer(
-    cls=Program,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens, as train and TRL have it
-    },
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from trimsft import __version__
-
-        typer.echo(f"trimsft {__version__}")
-        raise typer.Exit
-
-
-VersionFlag = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-]
-
-
-@app.callback()
-def program(version: VersionFlag = False) -> None:
-    """Fine-tune language models on the tokens that matter.
-
-    \b
-    Start here:
-      trimsft quickstart                        # all of it in minutes, offline
-      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
-      trimsft train --model MODEL --data DATA.jsonl
-      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
-
-    Every command has --help with examples. Interrupted, commands go on from what they have
-    finished when they are run again.
-    """
+commands = typer.Typer(rich_markup_mode=None)
 
 
 # ---- training
@@ -108,7 +54,7 @@ def train_flag(field: str) -> str:
     return shared.get(field, field if field.startswith("-") else f"--{field}")
 
 
-@app.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@commands.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def train_command(
     context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
@@ -164,7 +110,7 @@ def train_command(
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
                 step = measure_step(settings) if gpus is None else plan_run(settings, gpus)
-            output = Output(asdict(step), lines=step.lines())
+            output = Output(step.figures, lines=step.lines)
         else:
             from trimsft.train.run import train
 
@@ -177,7 +123,7 @@ def train_command(
             print_output(output, as_json)
 
 
-@app.command("watch")
+@commands.command("watch")
 @command_of(WatchSettings)
 def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
@@ -203,7 +149,7 @@ def watch(settings: WatchSettings) -> None:
 # ---- evaluation
 
 
-@app.command("eval", cls=NumbersCommand)
+@commands.command("eval", cls=NumbersCommand)
 @command_of(EvalSettings, resumes=True, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
@@ -220,15 +166,12 @@ def evaluate(settings: EvalSettings) -> Output:
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
-    from trimsft.evaluate.scores import read_scores
     from trimsft.report.score_tables import summary_table
 
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        if not terminal.is_quiet():
-            typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
-        for text in prompts.notes:
+        for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
             note(text)
 
     with Progress() as show:
@@ -239,11 +182,10 @@ def evaluate(settings: EvalSettings) -> Output:
             on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
         )
     note(f"recorded in {settings.run.eval_dir}")
-    graders = [read_scores(settings.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
-    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name, graders)])
+    return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
-@app.command("compare")
+@commands.command("compare")
 @command_of(CompareSettings)
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
@@ -254,21 +196,23 @@ def compare(settings: CompareSettings) -> Output:
     \b
     Examples:
       trimsft compare runs/sft runs/trim --metric greedy
-      trimsft compare runs/sft runs/dft runs/trim --format markdown --out table.md
+      trimsft compare runs/sft runs/dft runs/trim --format markdown > table.md
     """
     from trimsft.report.comparison import compare as compare_scores
 
-    compared, is_for_people = compare_scores(settings), settings.style == "terminal"
-    for sentence in () if is_for_people else compared.left_out:  # else they stand below the tables
+    compared = compare_scores(settings)
+    value = json.loads(compared.render("json"))
+    if settings.style == "terminal":
+        return Output(value, compared.tables)
+    for sentence in compared.left_out:  # on a terminal they stand below the tables
         note(sentence)
-    rendered = [] if is_for_people or settings.out is not None else [compared.render(settings.style)]
-    return Output(json.loads(compared.render("json")), compared.tables if is_for_people else (), rendered)
+    return Output(value, lines=[compared.render(settings.style)])
 
 
 # ---- tokens and reports
 
 
-@app.command("tokens")
+@commands.command("tokens")
 @command_of(TokenSettings, resumes=True, shown=TOKENS)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
@@ -303,8 +247,8 @@ def tokens(settings: TokenSettings) -> Output:
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = {name: str(value) for name, value in given_options(settings).items() if name in ROWS}
-    columns = [word for name, value in given.items() for word in (f"--{name}", value)]
+    given = [(name, str(value)) for name, value in given_options(settings).items() if name in ROWS]
+    columns = [word for name, value in given for word in (f"--{name}", value)]
     program, lines = terminal.program_name(), []
     for one in tables.summaries:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
@@ -317,7 +261,7 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     return lines
 
 
-@app.command("report")
+@commands.command("report")
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
@@ -340,7 +284,7 @@ def report(settings: ReportSettings) -> Output:
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
-@app.command("audit")
+@commands.command("audit")
 @command_of(AuditSettings, resumes=True, shown=AUDIT)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
@@ -367,7 +311,7 @@ def audit(settings: AuditSettings) -> Output:
 # ---- files
 
 
-@app.command("export")
+@commands.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
@@ -399,7 +343,7 @@ Shipped = Annotated[
 CopyFolder = Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")]
 
 
-@app.command("recipes")
+@commands.command("recipes")
 def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy some.
 
@@ -422,7 +366,7 @@ def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag =
     print_output(output, as_json)
 
 
-app.command("quickstart")(study.quickstart)
-app.command("sweep")(study.sweep)
-app.command("doctor")(doctor)
-app.add_typer(study.study_app, name="study")
+commands.command("quickstart")(study.quickstart)
+commands.command("sweep")(study.sweep)
+commands.command("doctor")(doctor)
+commands.add_typer(study.study_app, name="study")

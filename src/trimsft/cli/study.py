@@ -27,10 +27,10 @@ from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
 from trimsft.study.plan import StudyPlan, plan_study
-from trimsft.study.run import CellState, Event, OnEvent, StudyOutcome, read_status
+from trimsft.study.run import Event, OnEvent, StudyOutcome, read_status
 from trimsft.study.studies import STUDIES, in_the_paper
 from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
-from trimsft.tables import Table, text_table
+from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
@@ -64,7 +64,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
+      trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
     if dry_run:
         plan = plan_study(settings)
@@ -92,19 +92,14 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     Example:
       trimsft study status runs/study-lab
     """
-    with ending():
-        states = read_status(out)
-    print_output(Output([state.as_dict() for state in states], [status_table(states)]), as_json)
-
-
-def status_table(states: Sequence[CellState]) -> Table:
-    """Return where cells stand, what needs looking at first."""
     order = ("running", "failed", "missing", "done")
-    ordered = sorted(states, key=lambda state: order.index(state.state))
-    rows = [(one.cell.name, one.state, one.note) for one in ordered]
+    with ending():
+        states = sorted(read_status(out), key=lambda state: order.index(state.state))
     counts = Counter(state.state for state in states)
     others = [f"{counts[state]} {state}" for state in order[:-1] if counts[state]]
-    return text_table(("cell", "state", ""), rows, [", ".join([f"{counts['done']} of {len(states)} done", *others])])
+    total = ", ".join([f"{counts['done']} of {len(states)} done", *others])
+    table = text_table(("cell", "state", ""), [(one.cell.name, one.state, one.note) for one in states], [total])
+    print_output(Output([state.as_dict() for state in states], [table]), as_json)
 
 
 @study_app.command("table")

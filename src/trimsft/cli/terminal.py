@@ -102,20 +102,18 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 @contextmanager
 def _log_lines(level: int) -> Iterator[None]:
     """Print what this package logs in the first process, unless somebody listens already."""
-    logger = logging.getLogger("trimsft")
+    logger, handler = logging.getLogger("trimsft"), logging.Handler()
     if logger.handlers:
         yield
         return
-    handler = logging.Handler()
     handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
-    before = logger.level
     logger.addHandler(handler)
     logger.setLevel(level)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(before)
+        logger.setLevel(logging.NOTSET)
 
 
 # ---- lines on stderr
@@ -130,13 +128,8 @@ def tell(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a line that --quiet leaves out."""
-    if not is_quiet():
+    if not _quiet.get():
         tell(text)
-
-
-def is_quiet() -> bool:
-    """Return whether the command that is under way was called with --quiet."""
-    return _quiet.get()
 
 
 def is_first_process() -> bool:
@@ -233,4 +226,4 @@ def make_console(*, stderr: bool = False) -> Console:
     """Return a console without colours for numbers and paths; on stderr it is silent with --quiet."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, quiet=stderr and is_quiet())
+    return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())

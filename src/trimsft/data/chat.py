@@ -41,18 +41,18 @@ def check_chats(rows: Iterable[Row], encoder: TrlEncoder, where: str) -> bool:
     TRL does not know the `SWITCHES`.
     """
     roles: set[str] = set()
-    has_weights = False
+    is_weighed = False
     for number, row in enumerate(rows):
         at(f"{where}, row {number}", encoder.check, row)
-        has_weights |= row.get("weight") is not None or row.get("token_weights") is not None
+        is_weighed |= row.get("weight") is not None or row.get("token_weights") is not None
         for message, is_trained in encoder.turns(row):
-            has_weights |= _has_weights(message)
+            is_weighed |= has_weights(message)
             if is_trained and _weight_of(message) > 0:
                 roles.add(message["role"])
     others = " and ".join(sorted(roles - {"assistant"}))
     if others and os.environ.get("RANK", "0") == "0":
         log.warning("%s: turns of %s are trained, too; --train_on assistant trains the assistant's only", where, others)
-    return has_weights
+    return is_weighed
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TrlEncoder:
             ids, is_trained = self._masked(row)
             weights = is_trained.astype(np.float64)
             chat = [message for message, _ in self.turns(row)]
-            if set(self.rules) - set(OF_TEMPLATES) or any(map(_has_weights, chat)):
+            if set(self.rules) - set(OF_TEMPLATES) or any(map(has_weights, chat)):
                 text = self._placed(row, chat, ids)
                 weights = self.apply_rules(text, is_trained, weights * self._factors_of_messages(text, chat))
             elif chat and self.rules and "</think>" in (self.text(row) or ""):
@@ -373,7 +373,8 @@ def _parts(message: Any) -> list[Row]:
     return parts
 
 
-def _has_weights(message: Row) -> bool:
+def has_weights(message: Row) -> bool:
+    """Return whether a message, or a part of it, says how much it is trained."""
     return any(message.get(name) is not None for name in SWITCHES) or bool(_parts(message))
 
 

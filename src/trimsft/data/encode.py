@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
 from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
-from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file
+from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
@@ -227,7 +227,7 @@ def load_training_data(
 
     Of messages the assistant's turns are trained, unless `train_on` says otherwise.
     """
-    rows = load_rows(config, split="train")
+    rows: Any = stream_rows(config) if config.streaming else load_rows(config, split="train")
     if config.eval_split is not None:
         if not with_eval:
             raise DataError("has no effect without eval_strategy", field="eval_split", value=config.eval_split)
@@ -238,7 +238,7 @@ def load_training_data(
         rows = rows.select([row for row in range(len(rows)) if row not in held_out])
     else:
         test_rows = load_rows(config, split="test") if with_eval else None
-    is_pairs = find_form(rows.column_names) == PAIR
+    is_pairs = find_form(columns_of(rows)) == PAIR
     if not is_pairs:
         names = ("template", "system_prompt", "benchmarks_dir")
         config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
@@ -249,10 +249,10 @@ def load_training_data(
         rows = without_overlap(rows, config.benchmarks_dir, drop=config.drop_overlap)
     sets = list[Any]()
     for name, one in (("train", rows), ("eval", test_rows)):
-        form = None if one is None else find_form(one.column_names)
+        form = None if one is None else find_form(columns_of(one))
         if one is None or form == PAIR:
             sets.append(one if one is None else encode(one, tokenizer, config, with_roles=with_roles))
-        elif {"image", "images"} & set(one.column_names):  # which TRL prepares
+        elif {"image", "images"} & set(columns_of(one)):  # which TRL prepares
             config.refuse(("train_on", "weights"), "rows with images")
             sets.append(one)
         else:
@@ -298,6 +298,11 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = 
     return tokenise(rows, Encoder(tokenizer, rules=rules, with_roles=with_roles, template=template), "data")
 
 
+def columns_of(rows: Any) -> list[str]:
+    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
+    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+
+
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     """Return a dataset or stream of one form as input_ids and labels, and token_weights where some are not 0 or 1."""
     from datasets import Dataset, Features, List, Value
@@ -305,7 +310,7 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     from trimsft.head import IGNORED
 
     is_stream = not isinstance(rows, Dataset)
-    columns = list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+    columns = columns_of(rows)
     if encoder.template is None and not is_stream:
         check_chats(rows.with_format(None), encoder, where)
     # of a stream no row is known before; roles go beside weights

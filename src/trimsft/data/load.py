@@ -2,20 +2,25 @@
 
 Files are JSON Lines, JSON, CSV (each also gzipped) and Parquet. They are not read by `datasets`, which pads tools with
 nulls, makes dates of text and numbers of cells.
+
+    load_rows(DataConfig("a.jsonl:0.7,b.jsonl:0.3"))       # a dataset
+    stream_rows(DataConfig("a.jsonl", streaming=True))     # the same rows, none of them held
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
-import io
+import gzip
 import json
 import logging
 import random
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, compress, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,13 +43,13 @@ from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
 from trimsft.models import asking_hub
 from trimsft.options import option
-from trimsft.runs.files import read_unpacked
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
+LONGEST_LINE = 2**30  # bytes
 Split = Literal["train", "test"]
 _SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")  # of a file: a.jsonl:0.7,b.jsonl:0.3
 log = logging.getLogger("trimsft")
@@ -77,6 +82,7 @@ class DataConfig:
     benchmarks_dir: str | None = _option(None, "Folder of benchmarks: count training problems equal to one of theirs.")
     drop_overlap: bool = _option(False, "Drop the training rows that are benchmark problems.")
     drop_incomplete: bool = _option(False, "Drop and count rows that lack a column, instead of refusing the data.")
+    streaming: bool = _option(False, "Read rows while they are trained, and hold none of them; needs max_steps.")
     train_on: str | None = _option(None, "Turns of messages: assistant (default), last or all.", choices=TRAIN_ON)
     weights: str | None = _option(None, 'Weights by role, span or /pattern/: "prompt=0.1, thinking=0.5, boxed=2".')
 
@@ -175,6 +181,8 @@ class Source:
         """Return one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
         if isinstance(self.records, list):
             return (record.get(name) for record in self.records)
+        if name not in self.records.column_names:
+            return (None for _ in self.numbers)
         return (value for batch in self.records.select_columns([name]).iter(batch_size=1000) for value in batch[name])
 
 
@@ -202,11 +210,10 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
         if find_form(source.columns) != form:
             raise DataError(f"{source.name}: its rows are not of the form {form}, as those of {known[0].name} are")
         for place, values in zip(source.places, zip(*map(source.column, FORMS[form]), strict=True), strict=True):
-            fits.append(all(map(is_text, values)) if form == PAIR else not any(map(is_nothing, values)))
+            fits.append(_is_filled(form, values))
             bad += [] if fits[-1] else [place]
     if bad:
-        names = config.pair if find_form(sources[0].columns, config.pair) == PAIR else FORMS[form]
-        problem = f"{bad[0]}: {' or '.join(map(repr, names))} is missing or blank{and_more(len(bad), 'rows')}"
+        problem = f"{bad[0]}: {_needed(sources[0].columns, config)} is missing or blank{and_more(len(bad), 'rows')}"
         if not any(fits):
             raise DataError(f"{problem}: no row is left")
         if not config.drop_incomplete:
@@ -219,11 +226,90 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
     return Loaded(rows.select(chosen), sources, [numbers[row] for row in chosen])
 
 
+def stream_rows(config: DataConfig) -> IterableDataset:
+    """Return the rows to train on as they are read, in the order of the data; files with shares take turns at random.
+
+    No row is held, so nothing can be chosen among them.
+    """
+    from datasets import IterableDataset, interleave_datasets
+
+    config.refuse(("sample", "eval_split", "benchmarks_dir", "drop_incomplete"), "rows that are streamed")
+    if config.is_local:
+        parts = _parts(config)
+        if parts[0][1] is None:  # one after the other
+            parts = [([path for paths, _ in parts for path in paths], None)]
+        given: list[Any] = [[str(path) for path in paths] for paths, _ in parts]
+    else:
+        parts, given = [([], None)], [_ask_hub(config, config.dataset_train_split, streaming=True)]
+    streams = [IterableDataset.from_generator(_streamed, gen_kwargs={"rows": one, "config": config}) for one in given]
+    total = sum(share or 0.0 for _, share in parts)
+    odds = [share / total for _, share in parts if share is not None]
+    return interleave_datasets(streams, probabilities=odds, seed=config.sample_seed) if odds else streams[0]
+
+
+def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:
+    """Yield the rows of files, or of a stream of the hub, in the form of the first."""
+    if isinstance(rows, list):
+        placed = ((f"{path}, {_unit(path)} {number}", row) for path in rows for number, row in read_records(Path(path)))
+    else:
+        placed = ((f"{config.dataset_name}, row {number}", row) for number, row in enumerate(rows))
+    form = ""
+    for place, row in placed:
+        form = form or _form_of(row, config, place)
+        final, (known,) = as_known_rows([at(place, _known, row, form, config)])
+        if not _is_filled(final, [known.get(name) for name in FORMS[final]]):
+            raise DataError(f"{place}: {_needed(row, config)} is missing or blank")
+        yield known
+
+
+def _form_of(columns: Iterable[str], config: DataConfig, where: str) -> str:
+    """Return the form of rows with these columns; refuse those of none."""
+    columns = list(columns)
+    form = find_form(columns, config.pair)
+    if form is None:
+        field = "solution_column" if config.problem_column in columns else "problem_column"
+        absent = " or ".join(repr(name) for name in config.pair if name not in columns)
+        problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
+        raise DataError(problem, field=field, hint=f"name the right columns, or bring one of the forms {KNOWN}")
+    return form
+
+
+def _needed(columns: Iterable[str], config: DataConfig) -> str:
+    """Return the columns that every row must fill, for a message."""
+    form = find_form(list(columns), config.pair) or PAIR
+    return " or ".join(map(repr, config.pair if form == PAIR else FORMS[form]))
+
+
+def _is_filled(form: str, values: Iterable[Any]) -> bool:
+    return all(map(is_text, values)) if form == PAIR else not any(map(is_nothing, values))
+
+
+def _known(row: Row, form: str, config: DataConfig) -> Row:
+    """Return a row as problem and solution, or in a form of TRL's."""
+    if form in CONVERTERS:
+        return CONVERTERS[form](row)
+    if form == PAIR:  # other columns need not fit into a table
+        names = dict(zip(config.pair, FORMS[PAIR], strict=True)) | ({WEIGHT: WEIGHT} if WEIGHT in row else {})
+        return {new: row.get(old) for old, new in names.items()}
+    return row
+
+
+def _in_known_form(source: Source, config: DataConfig) -> Source:
+    """Return rows as problem and solution, or in a form of TRL's; refuse those of none."""
+    form = _form_of(source.columns, config, source.name)
+    if isinstance(source.records, list) or form in CONVERTERS:
+        rows = zip(source.places, source.records, strict=True)
+        return replace(source, records=[at(place, _known, row, form, config) for place, row in rows])
+    if form != PAIR:
+        return source
+    names = dict(zip(config.pair, FORMS[PAIR], strict=True))
+    kept = [*names, *({WEIGHT} & set(source.columns))]
+    return replace(source, records=source.records.select_columns(kept).rename_columns(names))
+
+
 def _mixed(fits: list[bool], sources: list[Source], seed: int) -> list[bool]:
     """Leave rows out at random until those of each source have its share, and as many as possible are left."""
     shares = [source.share or 0.0 for source in sources]
-    if min(shares) <= 0:
-        raise DataError("needs a share above 0 for every file, such as a.jsonl:0.7,b.jsonl:0.3", field="dataset_name")
     ends = list(accumulate(len(source.numbers) for source in sources))
     rows = [[row for row in range(start, end) if fits[row]] for start, end in pairwise([0, *ends])]
     total = min(len(own) / share for own, share in zip(rows, shares, strict=True))
@@ -233,47 +319,37 @@ def _mixed(fits: list[bool], sources: list[Source], seed: int) -> list[bool]:
     return [row in kept for row in range(len(fits))]
 
 
-def _in_known_form(source: Source, config: DataConfig) -> Source:
-    """Return rows as problem and solution, or in a form of TRL's; refuse those of none."""
-    form = find_form(source.columns, config.pair)
-    if form is None:
-        field = "solution_column" if config.problem_column in source.columns else "problem_column"
-        absent = " or ".join(repr(name) for name in config.pair if name not in source.columns)
-        problem = f"{source.name} has no column {absent}, it has {', '.join(source.columns)}"
-        raise DataError(problem, field=field, hint=f"name the right columns, or bring one of the forms {KNOWN}")
-    if form in CONVERTERS:
-        places = zip(source.places, source.records, strict=True)
-        return replace(source, records=[at(place, CONVERTERS[form], row) for place, row in places])
-    if form != PAIR:
-        return source
-    # other columns need not fit into a table
-    names = dict(zip(config.pair, FORMS[PAIR], strict=True)) | ({WEIGHT: WEIGHT} if WEIGHT in source.columns else {})
-    if isinstance(source.records, list):
-        return replace(source, records=[{new: row.get(old) for old, new in names.items()} for row in source.records])
-    return replace(source, records=source.records.select_columns(list(names)).rename_columns(names))
-
-
 def _read_sources(config: DataConfig, split: Split) -> list[Source]:
     if split == "test" and config.dataset_test_file is not None:
         return [read_file(path) for path in list_files(config.dataset_test_file, field="dataset_test_file")]
     if not config.is_local:
-        folder, own = Path(config.dataset_name).parent, Path(config.dataset_name).name
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        if near := difflib.get_close_matches(own, names, n=1, cutoff=0.8):
-            hint = f"did you mean {str(folder / near[0])!r}?"
-            raise DataError("no such file", field="dataset_name", value=config.dataset_name, hint=hint)
-        return [_ask_hub(config, config.dataset_train_split if split == "train" else config.dataset_test_split)]
+        name = config.dataset_train_split if split == "train" else config.dataset_test_split
+        rows = _ask_hub(config, name)
+        if len(rows) == 0:
+            raise DataError(f"split {name!r} of {config.dataset_name!r} holds no rows", field="dataset_name")
+        return [Source(f"{config.dataset_name} ({name})", rows, range(len(rows)), "row")]
     if split == "test":
         hint = "name a file or turn evaluation off"
         raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
+    return [replace(read_file(path), share=share) for paths, share in _parts(config) for path in paths]
+
+
+def _parts(config: DataConfig) -> list[tuple[list[Path], float | None]]:
+    """Return the files of the training data and their shares; without shares they are one part."""
     config.refuse(("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
-    sources = list[Source]()
-    for part in config.dataset_name.split(",") if _SHARE.search(config.dataset_name) else [config.dataset_name]:
-        share, files = _SHARE.search(part), list_files(part)
-        if len(files) > 1 and share:
-            raise DataError("a folder has no share: name its files", field="dataset_name", value=part)
-        sources += [replace(read_file(path), share=float(share[1]) if share else None) for path in files]
-    return sources
+    if not _SHARE.search(config.dataset_name):
+        return [(list_files(config.dataset_name), None)]
+    parts = list[tuple[list[Path], float | None]]()
+    for name in config.dataset_name.split(","):
+        share, files = _SHARE.search(name), list_files(name)
+        if share is None or float(share[1]) <= 0:
+            raise DataError(
+                "needs a share above 0 for every file, such as a.jsonl:0.7,b.jsonl:0.3", field="dataset_name"
+            )
+        if len(files) > 1:
+            raise DataError("a folder has no share: name its files", field="dataset_name", value=name)
+        parts.append((files, float(share[1])))
+    return parts
 
 
 def plain_rows(rows: Dataset) -> list[Row]:
@@ -283,23 +359,25 @@ def plain_rows(rows: Dataset) -> list[Row]:
     return as_known_rows(rows)[1]
 
 
-def _ask_hub(config: DataConfig, split: str) -> Source:
+def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
+    """Return a split of the hub; a name near that of a file here is taken for a mistake."""
     import datasets
 
-    name = config.dataset_name
+    name, path = config.dataset_name, Path(config.dataset_name)
+    here = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    if near := difflib.get_close_matches(path.name, here, n=1, cutoff=0.8):
+        hint = f"did you mean {str(path.parent / near[0])!r}?"
+        raise DataError("no such file", field="dataset_name", value=name, hint=hint)
     try:
         with asking_hub(name):
-            rows: Any = datasets.load_dataset(
-                name, config.dataset_config, split=split, revision=config.dataset_revision
+            return datasets.load_dataset(
+                name, config.dataset_config, split=split, revision=config.dataset_revision, **options
             )
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
         problem = f"cannot load split {split!r} of {name!r} from the hub ({reason})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"
         raise DataError(problem, field="dataset_name", hint=hint) from error
-    if len(rows) == 0:
-        raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
-    return Source(f"{name} ({split})", rows, range(len(rows)), "row")
 
 
 def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
@@ -370,60 +448,74 @@ def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
 
 def read_file(path: Path) -> Source:
     """Return all rows of one file; its name says the format."""
-    suffix = _suffix_of(path)
+    if _suffix_of(path) == ".parquet":
+        table = _read_parquet(path)
+        return Source(str(path), table, range(len(table)), "row")
+    pairs = list(read_records(path))
+    return Source(str(path), [row for _, row in pairs], [number for number, _ in pairs], _unit(path))
+
+
+def read_records(path: Path) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a file, each with its number, as they are read."""
+    suffix, is_empty = _suffix_of(path), True
     if suffix is None:
         raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
+    rows = enumerate(_read_parquet(path)) if suffix == ".parquet" else _READERS[suffix.removesuffix(".gz")](path)
     try:
-        if suffix == ".parquet":
-            records: Any = _read_parquet(path)
-            numbers: Sequence[int] = range(len(records))
-        else:
-            text = read_unpacked(path).decode("utf-8-sig")
-            records, numbers = _READERS[suffix.removesuffix(".gz")](text, path)
-    except UnicodeDecodeError as error:
-        line = 1 + error.object.count(b"\n", 0, error.start)
-        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
-    except OSError as error:
+        for number, row in rows:
+            if not isinstance(row, dict):
+                problem = f"must be an object with named fields, got {type(row).__name__}"
+                raise DataError(f"{path}, {_unit(path)} {number}: {problem}")
+            is_empty = False
+            yield number, row
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    if len(numbers) == 0:
+    if is_empty:
         raise DataError(f"{path}: holds no rows")
-    unit = {".parquet": "row", ".json": "item"}.get(suffix.removesuffix(".gz"), "line")
-    for number, record in zip(numbers, records, strict=True) if isinstance(records, list) else ():
-        if not isinstance(record, dict):
-            problem = f"must be an object with named fields, got {type(record).__name__}"
-            raise DataError(f"{path}, {unit} {number}: {problem}")
-    return Source(str(path), records, numbers, unit)
 
 
-def _read_jsonl(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
-    # at \n only: U+2028 within a string stays
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    return [_parsed(line, f"{path}, line {number}") for number, line in lines], [number for number, _ in lines]
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text, which end at \\n alone: U+2028 within a string stays."""
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rb") as file:
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:  # a few packed bytes can be any number of unpacked ones
+                raise DataError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                bad = f"byte {error.object[error.start]:#04x}"
+                raise DataError(f"{path}, line {number}: not UTF-8 ({bad})") from error
 
 
-def _read_json(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
-    content = _parsed(text, str(path))
+def _read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            yield number, _parsed(line, f"{path}, line {number}")
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
+    content = _parsed("".join(_lines(path)), str(path))
     items = content.get("data") if isinstance(content, dict) else content
     if not isinstance(items, list):
         raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
-    return items, range(1, len(items) + 1)
+    yield from enumerate(items, start=1)
 
 
-def _read_csv(text: str, path: Path) -> tuple[list[Row], Sequence[int]]:
+def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
-    reader, rows, numbers = csv.DictReader(io.StringIO(text, newline=""), strict=True), list[Row](), list[int]()
+    reader = csv.DictReader(_lines(path), strict=True)
     try:
+        names = reader.fieldnames or []
+        if len(set(names)) < len(names):
+            raise DataError(f"{path}: the header names a column twice: {', '.join(names)}")
         for row in reader:
             if None in row or None in row.values():
                 problem = f"has {'more' if None in row else 'fewer'} cells than the header"
                 raise DataError(f"{path}, line {reader.line_num}: {problem}")
-            rows.append(row)
-            numbers.append(reader.line_num)  # where it ends: quoted cells may span several
+            yield reader.line_num, row  # where it ends: quoted cells may span several
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
-    if len(set(reader.fieldnames or [])) < len(reader.fieldnames or []):
-        raise DataError(f"{path}: the header names a column twice: {', '.join(reader.fieldnames or [])}")
-    return rows, numbers
 
 
 _READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv}
@@ -434,6 +526,11 @@ def _suffix_of(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
+def _unit(path: str | Path) -> str:
+    suffix = (_suffix_of(Path(path)) or "").removesuffix(".gz")
+    return {".parquet": "row", ".json": "item"}.get(suffix, "line")
+
+
 def _read_parquet(path: Path) -> Dataset:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -442,7 +539,7 @@ def _read_parquet(path: Path) -> Dataset:
     try:
         # this one file; a dataset reader would look at its neighbours too
         return Dataset(pq.ParquetFile(path, page_checksum_verification=True).read())
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
     except ValueError as error:  # a type that datasets has no name for
         raise DataError(f"{path}: cannot be read ({one_line(error)})", hint="remove that column") from error

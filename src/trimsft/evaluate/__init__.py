@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.evaluate.metrics import majority_at_k, pass_at_k
-    from trimsft.evaluate.run import Evaluated, evaluate, evaluate_model
+    from trimsft.evaluate.run import Evaluated, evaluate
     from trimsft.evaluate.settings import EvalSettings
     from trimsft.grading import Grade, grade
 
-__all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "grade", "majority_at_k", "pass_at_k"]
+__all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "grade", "majority_at_k", "pass_at_k"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@
 
 The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference. Were the two
 runs equally good, each problem's difference could as well have had the other sign: the p-value of the sign-flip test is
-the share of all sign patterns whose sum is at least as far from 0 as the one observed.
+the share of all sign patterns, or of 20,000 drawn ones, whose sum is at least as far from 0 as the one observed.
 
     >>> sign_flip([0.5, 0.25, 0.25, 1.0, 0.0])      # all four changes point up: 2 of 16 sign patterns are as extreme
     0.125
@@ -14,13 +14,12 @@ the share of all sign patterns whose sum is at least as far from 0 as the one ob
     [0.03, 0.06, 0.06]
 """
 
-import math
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimsft.evaluate.metrics import difference_bounds
 from trimsft.evaluate.scores import BenchmarkScore, by_benchmark, require_same_problems
@@ -32,18 +31,7 @@ LEVEL = 0.05
 AVERAGE = "average"  # stands for the mean over benchmarks where a benchmark is named
 DRAWS = 20_000
 _FEW = 16  # differences whose 65,536 sign patterns are enumerated
-_MOST_STEPS = 2 * 10**8  # additions that the exact count may take: about half a second
 _CHUNK = 2**20
-
-
-@dataclass(frozen=True)
-class Flip:
-    """A problem that one run mostly solved and the other mostly did not."""
-
-    benchmark: str
-    problem: str
-    before: float
-    after: float
 
 
 @dataclass(frozen=True)
@@ -60,8 +48,8 @@ class Comparison:
     difference: Interval  # after - before
     p_value: float  # from the sign-flip test, for this comparison alone
     p_holm: float  # the same, corrected for all comparisons made together
-    better: tuple[Flip, ...]  # problems from below one half to above it, largest change first
-    worse: tuple[Flip, ...]  # problems from above one half to below it
+    better: tuple[str, ...]  # problems from below one half to above it, as benchmark/id
+    worse: tuple[str, ...]  # problems from above one half to below it
 
     @property
     def significant(self) -> bool:
@@ -75,49 +63,59 @@ class Comparison:
 def compare_runs(
     baseline: Sequence[BenchmarkScore],
     candidates: Mapping[str, Sequence[BenchmarkScore]],
-    metric: str = "average",
+    metrics: Sequence[str] = (AVERAGE,),
     *,
     name: str = "baseline",
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Compare every candidate with the baseline on every benchmark, and on their mean where there are several.
+    """Compare every candidate with the baseline by each metric, on every benchmark and on their mean if there are more.
 
     Holm's correction covers all of them, so that the more is tested, the less is called significant.
     """
-    names = [(name, candidate) for candidate in candidates]
-    pairs = [(baseline, scores) for scores in candidates.values()]
-    each = compare_pairs(pairs, [metric], names=names, resamples=resamples, seed=seed) if pairs else []
-    return correct_for_many([comparison for one in each for comparison in one[metric]])
-
-
-def compare_pairs(
-    pairs: Sequence[tuple[Sequence[BenchmarkScore], Sequence[BenchmarkScore]]],
-    metrics: Sequence[str],
-    *,
-    names: Sequence[tuple[str, str]],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> list[dict[str, list[Comparison]]]:
-    """Compare pairs of baseline and candidate as `compare_runs` does one alone, by metric, on the same resamples."""
-    tables = [(by_benchmark(a), by_benchmark(b)) for a, b in pairs]
-    for a, b in tables:
-        require_same_problems(a, b)
-    benchmarks = sorted(tables[0][0])
-    places = {name: [name] for name in benchmarks} | ({AVERAGE: benchmarks} if len(benchmarks) > 1 else {})
-    compared: list[dict[str, list[Comparison]]] = [{metric: [] for metric in metrics} for _ in pairs]
-    bounds = [difference_bounds(metric) for metric in metrics]
-    for place, within in places.items():
+    reference, tables = by_benchmark(baseline), {run: by_benchmark(scores) for run, scores in candidates.items()}
+    for table in tables.values():
+        require_same_problems(reference, table)
+    benchmarks = sorted(reference)
+    places = {one: [one] for one in benchmarks} | ({AVERAGE: benchmarks} if len(benchmarks) > 1 else {})
+    columns = list(itertools.product(metrics, tables))
+    differences = {}
+    for place, within in places.items() if columns else ():  # on the same resamples, which are the dear part
         strata = [
-            np.stack([b[name].values(metric) - a[name].values(metric) for a, b in tables for metric in metrics], axis=1)
-            for name in within
+            np.stack(
+                [tables[run][one].values(metric) - reference[one].values(metric) for metric, run in columns], axis=1
+            )
+            for one in within
         ]
-        differences = iter(mean_intervals(strata, bounds * len(pairs), resamples=resamples, seed=seed))
-        for (a, b), of_pair, by_metric in zip(tables, names, compared, strict=True):
-            for metric in metrics:
-                sides = [(a[name], b[name]) for name in within]
-                by_metric[metric].append(_with_difference(next(differences), sides, place, metric, of_pair, seed))
-    return [{metric: correct_for_many(each) for metric, each in by_metric.items()} for by_metric in compared]
+        bounds = [difference_bounds(metric) for metric, _ in columns]
+        differences[place] = iter(mean_intervals(strata, bounds, resamples=resamples, seed=seed))
+    compared = []
+    for metric, run in columns:
+        for place, within in places.items():
+            pairs = [(reference[one], tables[run][one]) for one in within]
+            difference = next(differences[place])
+            compared.append(_compare_pairs(difference, pairs, place, metric, names=(name, run), seed=seed))
+    return correct_for_many(compared)
+
+
+def compare_at_equal_accuracy(
+    baseline: Sequence[BenchmarkScore], candidates: Mapping[str, Sequence[BenchmarkScore]], *, name: str = "baseline"
+) -> list[Comparison]:
+    """Compare diversity and calibration on the problems of which both runs have as many right samples.
+
+    Whoever is right more often agrees with itself more often, too: elsewhere both would only repeat the accuracy.
+    """
+    reference, compared = by_benchmark(baseline), list[Comparison]()
+    for run, scores in candidates.items():
+        pairs = []
+        for a, b in ((reference[b.benchmark], b) for b in scores if reference[b.benchmark].samples == b.samples > 1):
+            both = zip(a.per_problem, b.per_problem, strict=True)
+            if equal := {ours.problem for ours, theirs in both if ours.correct == theirs.correct}:
+                pairs.append((a.only(equal), b.only(equal)))
+        if pairs:
+            ours, theirs = zip(*pairs, strict=True)
+            compared += compare_runs(ours, {run: theirs}, ("diversity", "brier"), name=name)
+    return correct_for_many(compared)
 
 
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -126,25 +124,22 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
 
-def _with_difference(
-    difference: Interval, pairs: Sequence[Pair], benchmark: str, metric: str, names: tuple[str, str], seed: int
+def _compare_pairs(
+    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, *, names: tuple[str, str], seed: int
 ) -> Comparison:
     values = [(a.values(metric), b.values(metric)) for a, b in pairs]
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
-    steps = _steps(metric, *pairs[0]) if len(pairs) == 1 else None
-    p_value = sign_flip(weighed if steps is None else values[0][1] - values[0][0], steps=steps, seed=seed)
-    flips = [
-        Flip(a.benchmark, problem.problem, float(before), float(after))
-        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
-        for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
-        if min(before, after) < 0.5 < max(before, after) and metric != "tokens"
-    ]
-    flips.sort(key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
+    p_value = sign_flip(weighed, seed=seed)
+    better, worse = list[str](), list[str]()  # problems on the other side of one half
+    for (a, _), (befores, afters) in zip(pairs, values, strict=True):
+        for problem, old, new in zip(a.per_problem, befores, afters, strict=True):
+            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier"):
+                (better if new > old else worse).append(f"{a.benchmark}/{problem.problem}")
     return Comparison(
         baseline=names[0],
         candidate=names[1],
-        benchmark=benchmark,
+        benchmark=place,
         metric=metric,
         problems=len(weighed),
         before=float(np.mean([before.mean() for before, _ in values])),
@@ -152,73 +147,29 @@ def _with_difference(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        better=tuple(flip for flip in flips if flip.after > flip.before),
-        worse=tuple(flip for flip in flips if flip.after < flip.before),
+        better=tuple(better),
+        worse=tuple(worse),
     )
-
-
-def _steps(metric: str, *scores: BenchmarkScore) -> int | None:
-    """Return s such that every value is a multiple of 1/s and the test can count exactly; None if not known."""
-    kind, _, k = metric.partition("@")
-    if kind in ("majority", "tokens"):
-        return None
-    counts = []
-    for score in scores:
-        name = score.known_as(metric)
-        drawn = score.temperature_samples if name.startswith("T=") else score.samples
-        counts.append(math.comb(drawn, int(k)) if k else 1 if name in ("greedy", "all_right") else drawn)
-    return math.lcm(*counts)
 
 
 # ---- significance
 
 
-def sign_flip(
-    differences: Sequence[float] | Array, *, steps: int | None = None, draws: int = DRAWS, seed: int = 0
-) -> float:
+def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed: int = 0) -> float:
     """Return the two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
 
-    Args:
-        differences: one for each problem; those that are 0 change nothing.
-        steps: where all differences are multiples of 1/steps, the exact p-value follows by counting sums.
-        draws: patterns drawn where neither counting nor enumeration is possible; p is then (1 + hits) / (1 + draws).
+    Up to 16 differences that are not 0 are enumerated; of more, `draws` patterns are drawn, and p is
+    (1 + hits) / (1 + draws).
     """
     values = np.asarray(differences, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError("differences: must be finite numbers, got NaN or infinity")
     sizes = np.abs(values[values != 0])
-    if not len(sizes):
-        return 1.0
-    if steps is not None and steps <= _MOST_STEPS and steps * sizes.sum() * len(sizes) <= _MOST_STEPS:
-        whole = np.rint(values * steps).astype(np.int64)
-        if np.abs(whole - values * steps).max() > 1e-6:
-            raise ValueError(f"steps: the differences are not multiples of 1/{steps}")
-        return _by_counting(np.abs(whole[whole != 0]), abs(int(whole.sum())))
     observed = abs(float(values.sum())) - 1e-9 * float(sizes.sum())  # sums in another order round otherwise
     if len(sizes) <= _FEW:
         patterns = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
         return float(np.mean(np.abs((2 * patterns - 1) @ sizes) >= observed))
-    return _by_drawing(sizes, observed, draws, np.random.default_rng(seed))
-
-
-def _by_counting(sizes: NDArray[np.int64], observed: int) -> float:
-    """Grow the distribution of the sum of the positive ones by one difference at a time; 2x - total is the sum."""
-    total = int(sizes.sum())
-    chance = np.zeros(total + 1)
-    chance[0] = 1
-    reached = 0
-    for size in sizes.tolist():
-        grown = chance[: reached + size + 1] / 2
-        grown[size:] += chance[: reached + 1] / 2
-        reached += size
-        chance[: reached + 1] = grown
-    extreme = np.abs(2 * np.arange(total + 1) - total) >= observed
-    return min(1.0, float(chance[extreme].sum()))
-
-
-def _by_drawing(sizes: Array, observed: float, draws: int, rng: np.random.Generator) -> float:
-    hits = 0
-    step = max(1, _CHUNK // len(sizes))
+    rng, hits, step = np.random.default_rng(seed), 0, max(1, _CHUNK // len(sizes))
     for start in range(0, draws, step):
         signs = rng.integers(2, size=(min(step, draws - start), len(sizes)), dtype=np.int8)
         sums = 2 * (signs.astype(np.float64) @ sizes) - sizes.sum()
@@ -230,9 +181,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
     if any(not 0 <= p <= 1 for p in p_values):
         raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
-    corrected = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = highest
-    return corrected
+    order = np.argsort(p_values, kind="stable")
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.maximum.accumulate((len(p_values) - np.arange(len(p_values))) * np.sort(p_values))
+    return [min(1.0, p) for p in corrected.tolist()]

@@ -1,6 +1,6 @@
 """Fill the record of an evaluation: ask an engine for every sample that is not there yet, and write each down at once.
 
-evaluation = Evaluation("math500", problems, make_prompts([p.problem for p in problems], tokenizer), settings)
+evaluation = Evaluation("math500", problems, settings, prompts=make_prompts([p.problem for p in problems], tokenizer))
 progress = fill(SampleRecord(run.eval_dir / "math500"), evaluation, engine, on_progress=lambda p: print(p.line()))
 progress.is_complete
 
@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass, field, replace
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.engines import Engine, Request
+from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
-from trimsft.evaluate.samples import GREEDY, Key, ProblemSet, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import Key, ProblemSet, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
@@ -34,16 +35,41 @@ class Evaluation:
 
     benchmark: str
     problems: Sequence[Problem]
-    prompts: Prompts
     settings: EvalSettings
     source: str | None = None
     """Where the problems were read from, for the record; what they are is known by their fingerprint."""
+    prompts: Prompts | None = None  # made with the tokenizer, that is once the model is loaded
 
-    def protocol(self, engine: Engine) -> Protocol:
-        return make_protocol(self.benchmark, self.problems, self.settings, self.prompts, engine, self.source)
+    def protocol(self, engine: Engine | None = None) -> Protocol:
+        """Return what the samples depend on; without engine and prompts what is known before a model is loaded."""
+        settings, prompts, known = self.settings, self.prompts, self.settings.sampling
+        prompt = {"system_prompt": settings.system_prompt, "stop": list(known.stop)}
+        sampling = asdict(prompts.ended(known) if prompts else known)
+        if prompts is not None:
+            prompt |= {"template": prompts.template, "example": prompts.example}
+        else:
+            prompt |= (
+                {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
+            )
+            del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
+        notes = {"source": self.source, "notes": list(prompts.notes if prompts else ())}
+        return Protocol(
+            benchmark=self.benchmark,
+            problems=ProblemSet(len(self.problems), fingerprint(self.problems)),
+            prompt=prompt,
+            sampling=sampling,
+            samples=settings.samples,
+            greedy=settings.greedy,
+            temperatures=sorted(map(float, settings.temperatures)),
+            temperature_samples=settings.temperature_samples if settings.temperatures else 0,
+            seed=settings.seed,
+            engine={} if engine is None else {"name": engine.name, **engine.identity},
+            details={} if engine is None else {**engine.details, **notes},
+        )
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """Return the requests for these samples."""
+        assert self.prompts is not None
         sampled = self.prompts.ended(self.settings.sampling)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
         at = {None: sampled} | {t: replace(sampled, temperature=t) for t in self.settings.temperatures}
@@ -60,43 +86,6 @@ class Evaluation:
         }
 
 
-def make_protocol(
-    benchmark: str,
-    problems: Sequence[Problem],
-    settings: EvalSettings,
-    prompts: Prompts | None = None,
-    engine: Engine | None = None,
-    source: str | None = None,
-) -> Protocol:
-    """Return what the samples depend on; without prompts and engine, as much as is known before a model is loaded."""
-    prompt = {"system_prompt": instruction_of(settings, problems), "stop": list(settings.sampling.stop)}
-    sampling = asdict(settings.sampling if prompts is None else prompts.ended(settings.sampling))
-    if prompts is not None:
-        prompt |= {"template": prompts.template, "example": prompts.example}
-    else:
-        prompt |= {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
-        del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
-    notes = {"source": source, "notes": list(prompts.notes if prompts else ())}
-    return Protocol(
-        benchmark=benchmark,
-        problems=ProblemSet(len(problems), fingerprint(problems)),
-        prompt=prompt,
-        sampling=sampling,
-        samples=settings.samples,
-        greedy=settings.greedy,
-        temperatures=sorted(map(float, settings.temperatures)),
-        temperature_samples=settings.temperature_samples if settings.temperatures else 0,
-        seed=settings.seed,
-        engine={} if engine is None else {"name": engine.name, **engine.identity},
-        details={} if engine is None else {**engine.details, **notes},
-    )
-
-
-def instruction_of(settings: EvalSettings, problems: Sequence[Problem]) -> str | None:
-    """Return the system prompt that was asked for: as a setting, or in the rows of the benchmark, the same in all."""
-    return problems[0].instruction if settings.system_prompt is None else settings.system_prompt
-
-
 def sample_seed(seed: int, key: Key) -> int:
     """Return a seed of 31 bits, which every engine takes; it depends on nothing but its arguments."""
     at = "" if key.temperature is None else f"\0{key.temperature:g}"
@@ -110,6 +99,7 @@ class Progress:
 
     total: int
     resumed: int  # samples that were recorded before
+    max_tokens: int  # of one sample
     generated: int = 0
     failed: int = 0  # requests that failed, each time
     tokens: int = 0
@@ -124,14 +114,17 @@ class Progress:
         return self.done == self.total
 
     def line(self) -> str:
-        """Return all of it in one line, with the time left once a few samples tell the rate."""
+        """Return all of it in one line: at first the most that it can take, later the tokens and the time left."""
         seconds, missing = max(time.monotonic() - self.started, 1e-9), self.total - self.done
         line = f"{self.done:,} of {self.total:,} samples"
         if self.generated:
             line += f", {self.generated / seconds:.3g}/s, {self.tokens / seconds:,.0f} tokens/s"
+        elif missing:
+            line += f", at most {missing * self.max_tokens:,} tokens"
         if self.generated >= SAMPLES_FOR_RATE and missing:
             minutes, rest = divmod(round(missing * seconds / self.generated), 60)
-            line += f", {minutes // 60}:{minutes % 60:02}:{rest:02} left"
+            tokens = missing * self.tokens / self.generated
+            line += f", about {tokens:,.0f} tokens and {minutes // 60}:{minutes % 60:02}:{rest:02} left"
         return f"{line}, {self.failed:,} failed" if self.failed else line
 
 
@@ -144,6 +137,7 @@ def fill(
 ) -> Progress:
     """Generate what is missing and record each text as it comes; requests that fail stay missing."""
     protocol, problems, failures = evaluation.protocol(engine), evaluation.problems, 0
+    assert evaluation.prompts is not None
     wanted = protocol.keys(problems)
     shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
@@ -155,14 +149,12 @@ def fill(
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
         record.settle(protocol, problems)
         missing = record.missing(wanted)
-        progress = Progress(len(wanted), resumed=len(wanted) - len(missing))
+        progress = Progress(len(wanted), len(wanted) - len(missing), evaluation.settings.max_tokens)
         on_progress(progress)
-        if not missing:
-            return progress
         requests = evaluation.requests(missing)
         keys = dict(enumerate(requests))
         with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # some may go unread
-            for completion in completions:
+            for completion in completions if missing else ():
                 key = keys.pop(completion.index)  # an engine that answers twice ends here
                 if completion.finish == "error":
                     progress.failed += 1

@@ -11,8 +11,9 @@ samples that were drawn.
     0.6666666666666666
 
 Metrics, by name: average, pass@k and majority@k for k up to the number of samples, all_right (share of problems with
-all samples right), greedy, T=0.6 (the average at a further temperature), no_answer, truncated (shares of the samples),
-tokens (mean length).
+all samples right), diversity (entropy of the votes, as a share of the largest), brier (squared error of the winner's
+share of the samples as its chance of being right), greedy, T=0.6 (the average at a further temperature), no_answer,
+truncated (shares of the samples), tokens (mean length).
 """
 
 import functools
@@ -29,6 +30,8 @@ from trimsft.intervals import Array, Bounds
 
 MOST_SAMPLES = 1000
 """Samples of a problem: the number of ways to choose among more does not fit a float64, so votes cannot be counted."""
+GREEDY = -1
+"""The number of the greedy sample of a problem."""
 
 Equivalent = Callable[[str, str], bool]
 
@@ -153,13 +156,20 @@ class SampleResult:
 
     problem: str  # id of the problem within its benchmark
     sample: int
-    correct: bool
     status: str  # how it was graded: correct, wrong, no_answer, truncated, timeout, unparsable
     answer: str | None  # what was extracted from the response; None abstains from the vote
     tokens: int
     truncated: bool  # whether generation ended at the length limit
-    greedy: bool = False  # decoded greedily: reported on its own, never mixed with the samples
-    temperature: float | None = None  # of a further temperature: likewise
+    temperature: float | None = None  # of a further temperature: reported on its own, never mixed with the samples
+
+    @property
+    def correct(self) -> bool:
+        return self.status == "correct"
+
+    @property
+    def votes(self) -> bool:
+        """Return whether it is one of the samples, neither greedy nor of a further temperature."""
+        return self.sample != GREEDY and self.temperature is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,7 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
     elects; so also where other members were graded differently, as happens because equivalence is not transitive.
     Equal texts graded differently (a timeout) count as correct where one of them was.
     """
-    sampled = [result for result in results if result.temperature is None and not result.greedy]
+    sampled = [result for result in results if result.votes]
     answers = [sample.answer for sample in sampled]
     clusters = cluster(answers, equivalent)
     correct_texts = {sample.answer for sample in sampled if sample.correct}
@@ -204,12 +214,15 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
         no_answer=answers.count(None),
         truncated=sum(sample.truncated for sample in sampled),
         tokens=sum(sample.tokens for sample in sampled),
-        greedy=next((result.correct for result in results if result.greedy), None),
+        greedy=next((result.correct for result in results if result.sample == GREEDY), None),
         samples_at=min(further.values(), default=0),
         correct_at={at: sum(one.correct for one in results if one.temperature == at) for at in sorted(further)},
     )
     votes = iter(clusters)
-    return score, [next(votes) if one.temperature is None and not one.greedy else None for one in results]
+    return score, [next(votes) if one.votes else None for one in results]
+
+
+# ---- metrics by name
 
 
 def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = ()) -> list[str]:
@@ -218,7 +231,8 @@ def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = 
         return ["greedy"]
     votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in range(1, samples + 1)]
     further = [f"T={temperature:g}" for temperature in temperatures]
-    return ["average", "all_right", *votes, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
+    sampled = ["average", "all_right", "diversity", "brier", *votes]
+    return [*sampled, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
 
 
 def metric_bounds(metric: str) -> Bounds:
@@ -234,25 +248,31 @@ def difference_bounds(metric: str) -> Bounds:
 
 def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     """Return the metric of each problem, in order."""
-    samples = min(problem.samples for problem in problems)
+    samples, has_greedy = min(p.samples for p in problems), all(p.greedy is not None for p in problems)
     temperatures = {f"T={at:g}": at for at in problems[0].correct_at}
-    names = metric_names(
-        samples, greedy=all(p.greedy is not None for p in problems), temperatures=temperatures.values()
-    )
+    names = metric_names(samples, greedy=has_greedy, temperatures=temperatures.values())
     if metric not in names:
         votes = f", pass@1 to pass@{samples}, majority@1 to majority@{samples}" if samples else ""
         hint = f"known: {', '.join(name for name in names if '@' not in name)}{votes}"
         raise UsageError(f"no {metric!r} with {samples} samples a problem", field="metric", hint=hint)
     kind, _, k = metric.partition("@")
-    if kind == "pass":
-        return np.array([pass_curve(p.correct, p.samples)[int(k) - 1] for p in problems])
-    if kind == "majority":
-        return np.array([majority_curve(p.right, p.wrong, p.samples)[int(k) - 1] for p in problems])
-    if metric in temperatures:
-        return np.array([p.correct_at[temperatures[metric]] / p.samples_at for p in problems])
-    if metric == "greedy":
-        return np.array([float(p.greedy or 0) for p in problems])
-    if metric == "all_right":
-        return np.array([float(p.correct == p.samples) for p in problems])
-    count = "correct" if metric == "average" else metric
-    return np.array([getattr(p, count) / p.samples for p in problems])
+
+    def of(p: ProblemScore) -> float:
+        if kind == "pass":
+            return float(pass_curve(p.correct, p.samples)[int(k) - 1])
+        if kind == "majority":
+            return float(majority_curve(p.right, p.wrong, p.samples)[int(k) - 1])
+        if metric in temperatures:
+            return p.correct_at[temperatures[metric]] / p.samples_at
+        if metric == "diversity":
+            shares = np.array(p.right + p.wrong) / max(1, sum(p.right + p.wrong))
+            return abs(float((shares * np.log(shares)).sum())) / math.log(max(2, p.samples))
+        if metric == "brier":  # of a tie what is expected
+            confidence = max(p.right + p.wrong, default=0) / p.samples
+            right = float(majority_curve(p.right, p.wrong, p.samples)[-1])
+            return confidence**2 + (1 - 2 * confidence) * right
+        if metric in ("greedy", "all_right"):
+            return float(p.greedy or 0) if metric == "greedy" else float(p.correct == p.samples)
+        return float(getattr(p, "correct" if metric == "average" else metric) / p.samples)
+
+    return np.array([of(problem) for problem in problems])

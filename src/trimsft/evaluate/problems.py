@@ -7,7 +7,7 @@ A row may say what its grading has to know: `is_multiple_answer`, `error` (absol
 and `tolerance` (relative). What is no boxed mathematics says so in `grading`, and then these fields are read too:
 
     {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": true}
-    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice", "instruction": "Name the letter."}
+    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice"}
     {"problem": "2+2?", "answer": "4", "grading": "regex", "pattern": "#### (\\d+)", "compare": "exact"}
 
 Other fields do not matter. No field of a file names code.
@@ -22,12 +22,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.load import is_text
-from trimsft.errors import DataError, UsageError, one_line
+from trimsft.data.load import is_text, read_records
+from trimsft.errors import DataError, UsageError
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS
-from trimsft.runs.files import read_unpacked
-from trimsft.runs.parsing import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
@@ -45,8 +43,6 @@ class Problem:
     unit: str | None = None
     grading: Grading = field(default=Grading(), compare=False)  # no part of what was asked
     choices: tuple[str, ...] = ()
-    instruction: str | None = None
-    """What stands in place of the template's request for a boxed answer; all problems of a file have the same."""
 
     @property
     def question(self) -> str:
@@ -76,33 +72,19 @@ def benchmark_name(name_or_path: str | Path) -> str:
 def read_problems(
     path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Read the problems of a JSON Lines file; an error names the line.
+    """Read the problems of a file, mostly of JSON Lines; an error names the line.
 
-    Args:
-        grading: that of rows that say nothing of it.
-        columns: what the file calls `problem` and `answer`, where it calls them otherwise.
+    `grading` is that of rows that say nothing of it; `columns` are what the file calls `problem` and `answer`.
     """
     name, problems = benchmark_name(path), []
-    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
+    for number, row in read_records(path):
         place = f"{path}, line {number}"
-        try:
-            row = parse_json(line.decode("utf-8-sig"))
-        except ValueError as error:
-            raise DataError(f"{place}: not JSON ({one_line(error)})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{place}: must be an object with named fields, got {type(row).__name__}")
         for field_name, column in (columns or {}).items():
             if column not in row:
                 problem = f"{place}: there is no column {column!r}; it has {_names_of(row)}"
                 raise DataError(problem, field=f"{field_name}_column")
-        renamed = row | {field_name: row[column] for field_name, column in (columns or {}).items()}
-        problems.append(as_problem(renamed, place, f"{name}-{number}", grading))
-    if not problems:
-        raise DataError(f"{path}: holds no problems")
-    if len({problem.instruction for problem in problems}) > 1:
-        raise DataError(f"{path}: 'instruction' must be the same in all rows")
+        row |= {field_name: row[column] for field_name, column in (columns or {}).items()}
+        problems.append(as_problem(row, place, f"{name}-{number}", grading))
     return with_distinct_ids(problems)
 
 
@@ -131,10 +113,9 @@ def write_problems(problems: Iterable[Problem], *, with_grading: bool = True) ->
             "error": problem.absolute,
             "unit": problem.unit,
             "choices": list(problem.choices) or None,
-            "instruction": problem.instruction,
         }
         grading = problem.grading
-        if with_grading and (grading != Grading() or problem.choices or problem.instruction is not None):
+        if with_grading and (grading != Grading() or problem.choices):
             row |= {"grading": grading.kind, "pattern": grading.pattern, "ignore_case": grading.ignore_case or None}
             row |= {"compare": grading.compare} if grading.kind == "regex" else {}
         lines.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
@@ -147,10 +128,8 @@ def fingerprint(problems: Iterable[Problem], *, with_grading: bool = False) -> s
 
 
 def describe_gradings(problems: Iterable[Problem]) -> str:
-    """Describe how answers are graded: empty where all are boxed mathematics, by a hash where it is long."""
+    """Describe how answers are graded; empty where all are boxed mathematics."""
     texts = sorted({str(problem.grading) for problem in problems})
-    if len(texts) > 4:
-        return f"{len(texts)} gradings ({hashlib.sha256(' '.join(texts).encode()).hexdigest()[:12]})"
     return "" if texts == ["math"] else " and ".join(texts)
 
 
@@ -168,45 +147,39 @@ def _is_share(value: Any) -> bool:
         return False
 
 
-_ASKED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "problem": ("a text", is_text),
-    "answer": (
-        "a text or a number, or a list of such",
-        lambda value: bool(value) and all(map(_is_answer, value)) if isinstance(value, list) else _is_answer(value),
-    ),
+def _are_answers(value: Any, least: int = 1, most: int = 10**6) -> bool:
+    return isinstance(value, list) and least <= len(value) <= most and all(map(_is_answer, value))
+
+
+_TEXT, _FLAG, _SHARE = ("a text", is_text), ("true or false", lambda value: isinstance(value, bool)), "between 0 and 1"
+_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "problem": _TEXT,
+    "answer": ("a text or a number, or a list of such", lambda value: _is_answer(value) or _are_answers(value)),
     "id": ("a text or an integer", lambda value: is_text(value) or type(value) is int),
-    "is_multiple_answer": ("true or false", lambda value: isinstance(value, bool)),
-    "tolerance": ("a number between 0 and 1, or absent", _is_share),
-    "error": ("a number between 0 and 1, or absent", _is_share),
-    "unit": ("a text", is_text),
+    "is_multiple_answer": _FLAG,
+    **dict.fromkeys(("tolerance", "error"), (f"a number {_SHARE}, or absent", _is_share)),
+    "unit": _TEXT,
+    "choices": (f"a list of 2 to {len(LETTERS)} texts", lambda value: _are_answers(value, 2, len(LETTERS))),
+    **dict.fromkeys(("grading", "pattern", "compare"), _TEXT),
+    "ignore_case": _FLAG,
 }
-_GRADED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "choices": (
-        f"a list of 2 to {len(LETTERS)} texts",
-        lambda value: isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value)),
-    ),
-    **dict.fromkeys(("instruction", "grading", "pattern", "compare"), ("a text", is_text)),
-    "ignore_case": ("true or false", lambda value: isinstance(value, bool)),
-}
-"""Fields of rows that say how they are graded; elsewhere a column of such a name is somebody else's."""
+_OF_GRADING = ("choices", "grading", "pattern", "compare", "ignore_case")
+"""Fields that count where something says how a row is graded; elsewhere a column of such a name is somebody else's."""
 
 
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
     """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
-    values = {name: value for name, value in row.items() if value is not None and value != ""}
+    values = {name: value for name, value in row.items() if name in _FIELDS and value is not None and value != ""}
     for name in ("problem", "answer"):
         if name not in values:
             lacking = f"{place}: no field {name!r}; it has {_names_of(row)}"
             raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
-    says_how = "grading" in values or grading is not None
-    known = {**_ASKED, **_GRADED} if says_how else _ASKED
-    values = {name: value for name, value in values.items() if name in known}
+    if "grading" not in values and grading is None:
+        values = {name: value for name, value in values.items() if name not in _OF_GRADING}
     for name, value in values.items():
-        what, is_right = known[name]
+        what, is_right = _FIELDS[name]
         if not is_right(value):
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
-    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
-    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
     if "grading" in values:
         how = {name: values[name] for name in ("pattern", "compare", "ignore_case") if name in values}
         try:
@@ -217,6 +190,8 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     for name in ("is_multiple_answer", "tolerance", "error", "unit"):
         if values.get(name) and not grading.is_mathematics:
             raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
+    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
+    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
     if grading.kind == "choice":
         answers = [_letter(answer, choices, place) for answer in answers]
     texts = tuple(str(answer).strip() for answer in answers)
@@ -230,7 +205,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
         unit=values.get("unit"),
         grading=grading,
         choices=choices,
-        instruction=values.get("instruction"),
     )
 
 

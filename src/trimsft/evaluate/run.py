@@ -2,7 +2,7 @@
 
 runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades.jsonl  scores.json
 
-evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
+evaluated = evaluate(EvalSettings(model="runs/trim", benchmarks=["math500"], samples=8))
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines import Engine, identify_model, make_engine
-from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, make_protocol
+from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.grades import grade_record
-from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
+from trimsft.evaluate.metrics import GREEDY
+from trimsft.evaluate.problems import benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
-from trimsft.evaluate.samples import GREEDY, SampleRecord
+from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.grading import Grader, load_scorer
@@ -52,17 +52,6 @@ class Evaluated(Tabular):
         return [Table("", ("benchmark", "problems", *metrics), tuple(rows))]
 
 
-def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str | Path], **options: Any) -> Evaluated:
-    """Sample, grade and score a model; what is recorded already is not generated again.
-
-    Args:
-        model: a run directory, a model folder, or a name of the hub or of a server.
-        benchmarks: names or .jsonl files; one or several.
-        options: fields of `EvalSettings`, such as samples=4, max_tokens=512.
-    """
-    return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
-
-
 def evaluate(
     settings: EvalSettings,
     *,
@@ -79,41 +68,40 @@ def evaluate(
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
     grader = Grader(kind=kind, scorer=scorer)
-    records, problems = dict[str, SampleRecord](), dict[str, list[Problem]]()
+    evaluations, records, unfinished = dict[str, Evaluation](), dict[str, SampleRecord](), list[str]()
     for path in settings.benchmarks:
-        name = benchmark_name(path)
-        grading, columns = settings.grading_of_rows(), settings.columns
-        problems[name] = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
+        name, grading = benchmark_name(path), settings.grading_of_rows()
+        problems = load_benchmark(path, settings.data_dir, settings.limit, grading, settings.columns)
+        evaluations[name] = Evaluation(name, problems, settings, describe_source(path, settings.data_dir))
         records[name] = SampleRecord(settings.run.eval_dir / name)
-    unfinished = [name for name in records if not _is_complete(records[name], problems[name], settings)]
+        if not _is_complete(records[name], evaluations[name]):
+            unfinished.append(name)
 
-    scores = []
-    evaluations: dict[str, Evaluation] = {}
     if unfinished:
         on_load(unfinished)
         engine = make_engine(settings)
-    for path in settings.benchmarks:
-        if (name := benchmark_name(path)) in unfinished:
-            prompts = _prompts(settings, engine, problems[name])
-            source = describe_source(path, settings.data_dir)
-            evaluations[name] = evaluation = Evaluation(name, problems[name], prompts, settings, source)
-            protocol = evaluation.protocol(engine)
-            records[name].refuse_other(protocol, problems[name])
-            first = [key for key in protocol.keys(problems[name]) if key.sample in (GREEDY, 0)]
-            engine.check(list(evaluation.requests(first).values()))
-    for name, record in records.items():
-        if name in evaluations:
-            on_start(name, evaluations[name].prompts)
-            fill(record, evaluations[name], engine, on_progress=partial(on_progress, name))
-        scores.append(grade_record(record, grader, problems[name]))
+    for name in unfinished:  # all are checked before the first is generated
+        evaluations[name] = one = replace(evaluations[name], prompts=_prompts(evaluations[name], engine))
+        protocol = one.protocol(engine)
+        records[name].refuse_other(protocol, one.problems)
+        first = [key for key in protocol.keys(one.problems) if key.sample in (GREEDY, 0)]
+        engine.check(list(one.requests(first).values()))
+    scores = []
+    for name, one in evaluations.items():
+        if one.prompts is not None:
+            on_start(name, one.prompts)
+            fill(records[name], one, engine, on_progress=partial(on_progress, name))
+        scores.append(grade_record(records[name], grader, one.problems))
     return Evaluated(settings.run, tuple(scores))
 
 
-def _is_complete(record: SampleRecord, problems: Sequence[Problem], settings: EvalSettings) -> bool:
+def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
     """Return whether every sample is recorded already; refuse settings that the record does not allow."""
-    if record.refuse_other(make_protocol(record.folder.name, problems, settings), problems):
+    if record.refuse_other(evaluation.protocol(), evaluation.problems):
         return False
-    return _is_same_model(record.protocol().engine, settings) and not record.missing(record.wanted())
+    recorded = record.protocol()
+    is_same = _is_same_model(recorded.engine, evaluation.settings)
+    return is_same and not record.missing(recorded.keys(record.problems()))
 
 
 def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
@@ -131,25 +119,22 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
     return known.items() <= recorded.items()
 
 
-def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
+def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
     """Make the prompts, with notes of what a reader of the scores should know."""
-    tokenizer, texts = engine.tokenizer, [problem.question for problem in problems]
-    system_prompt = instruction_of(settings, problems)
-    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt)
+    settings, problems, tokenizer = evaluation.settings, evaluation.problems, engine.tokenizer
+    questions, system_prompt = [problem.question for problem in problems], settings.system_prompt
+    prompts = make_prompts(questions, tokenizer, template=settings.template, system_prompt=system_prompt)
     notes = [*prompts.notes, *engine.details.get("notes", ())]
     if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
         notes.append(f"graded by {graded_by}")
     if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
-        notes.append(
-            "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or "
-            "`instruction` in the rows of the benchmark, asks otherwise"
-        )
+        looks = "the prompt asks for a boxed answer, but a pattern looks for it elsewhere"
+        notes.append(f"{looks}: --system-prompt asks otherwise")
     with suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
         if config is not None and tokenizer is not None and settings.template == "auto":
             trained = resolve_template_name(str(config.get("template", "auto")), tokenizer)
             if trained != prompts.template:
-                notes.append(
-                    f"this run was trained with template {trained!r}: --template {trained} asks as it was taught"
-                )
+                taught = f"this run was trained with template {trained!r}"
+                notes.append(f"{taught}: --template {trained} asks as it was taught")
     return replace(prompts, notes=tuple(notes))

@@ -24,13 +24,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
-from trimsft.evaluate.metrics import MOST_SAMPLES
+from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
-from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, refuse_links, write_whole
+from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
-GREEDY = -1  # the number of the greedy sample
-MAY_GROW = ("samples", "greedy", "temperature_samples")
+MAY_GROW = ("samples", "greedy", "temperatures", "temperature_samples")
 OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
 """Settings that say nothing about a greedy answer."""
 _RESTORE = "restore it, or choose another output directory"
@@ -93,16 +92,9 @@ class Protocol:
     engine: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        counts = (self.samples, self.temperature_samples)
-        if not 0 <= min(counts) <= max(counts) <= MOST_SAMPLES or self.problems.count < 1:
-            raise ValueError("samples or problems.count is impossible")
-
     def keys(self, problems: Sequence[Problem]) -> dict[Key, None]:
         """Return the keys of all samples, greedy first, in the order of the problems."""
-        each: list[tuple[int, float | None]] = [
-            (number, None) for number in range(GREEDY if self.greedy else 0, self.samples)
-        ]
+        each: list[tuple[int, float | None]] = [(n, None) for n in range(GREEDY if self.greedy else 0, self.samples)]
         each += [(number, at) for at in self.temperatures for number in range(self.temperature_samples)]
         return dict.fromkeys(Key(problem.id, *one) for problem in problems for one in each)
 
@@ -122,9 +114,6 @@ class SampleRecord:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
-        refuse_links(self.folder)
-        if self.folder.parent.is_symlink():  # eval/ itself; what else is in it is not written
-            refuse_links(self.folder.parent)
         with RunDirectory(self.folder).lock():
             self._known = None  # until now another process may have written
             yield
@@ -149,22 +138,19 @@ class SampleRecord:
         the same first ones leave every recorded sample as it would have come out: its seed depends on the seed, the
         problem, its number and temperature alone.
         """
-        is_empty = next(iter(self._samples), None) is None
-        if not self.settings_path.exists() and not is_empty:
-            problem = f"{self.folder}: holds samples but no settings.json, so it is not known how they were made"
-            raise RunError(problem, hint=_RESTORE)
-        if is_empty:
+        if next(iter(self._samples), None) is None:
             return True
         recorded, refused = self.protocol(), []
         was, now = (dict(by_dotted_name(parse_json(json.dumps(asdict(one))))) for one in (recorded, protocol))
         names = [name for name in now if not name.startswith("details") and now[name] != {}]
         changed = [name for name in names if was.get(name, "not set") != now[name]]
         for name in (name for name in changed if not name.startswith("problems.")):
-            before, after = was.get(name, "not set"), now[name]
-            has_grown = name in MAY_GROW and before < after
-            has_grown |= name == "temperatures" and set(before) < set(after)
-            if not has_grown and not (name in OF_SAMPLES and recorded.samples == 0):
-                why = " (a record never shrinks)" if name in (*MAY_GROW, "temperatures") else ""
+            before, after, why = was.get(name, "not set"), now[name], ""
+            if name in MAY_GROW:
+                if set(before) < set(after) if name == "temperatures" else before < after:
+                    continue
+                why = " (a record never shrinks)"
+            if not (name in OF_SAMPLES and recorded.samples == 0):
                 refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
         if recorded.problems != protocol.problems:
             pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
@@ -184,13 +170,14 @@ class SampleRecord:
         try:
             return read_json(self.settings_path, Protocol, hint=_RESTORE)
         except FileNotFoundError:
-            raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
+            problem = "settings.json is missing, so it is not known what is recorded here"
+            raise RunError(f"{self.folder}: {problem}", hint=_RESTORE) from None
 
     def problems(self) -> list[Problem]:
         """Return as many problems as the protocol says, whatever a killed process wrote after them."""
         recorded = self.protocol().problems
         problems = read_problems(self.problems_path)[: recorded.count]
-        if len(problems) < recorded.count or fingerprint(problems) != recorded.sha256:
+        if fingerprint(problems) != recorded.sha256:
             problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
             raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
         return problems
@@ -204,18 +191,12 @@ class SampleRecord:
         """Yield all recorded samples, in the order in which they came, one at a time."""
         seen = set[Key]()
         for number, line in enumerate(self._samples, start=1):
-            place, hint = f"{self._samples.path}, line {number}", "restore or remove this line"
+            place, hint = f"{self.samples_path}, line {number}", "restore or remove this line"
             sample = checked(Sample, line, where=place, hint=hint)
-            if not GREEDY <= sample.sample < MOST_SAMPLES or not 0 <= sample.tokens < 2**31:
-                raise RunError(f"{place}: this is no sample", hint=hint)
             if sample.key in seen:
                 raise RunError(f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice", hint=hint)
             seen.add(sample.key)
             yield sample
-
-    def wanted(self) -> dict[Key, None]:
-        """Return every sample that the protocol asks for, in the order of the problems."""
-        return self.protocol().keys(self.problems())
 
     def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""

@@ -14,10 +14,10 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,35 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.metrics import ProblemScore, metric_bounds, metric_names, metric_values
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.runs.parsing import parse_json, read_json
+from trimsft.runs.parsing import checked, parse_json
 
 SCORES = "scores.json"
 
 
 @dataclass(frozen=True)
-class BenchmarkScore:
-    """The scores of a run on one benchmark."""
+class GradedBy:
+    """The grader of a benchmark; scores by different ones do not compare."""
 
+    kind: str
+    version: str
+    ignored_rules: tuple[str, ...] = ()
+    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
+    problems_sha256: str = field(default="", compare=False)
+    samples_bytes: int = field(default=0, compare=False)
+    samples_sha256: str = field(default="", compare=False)
+    """What the scores were made of: a record that has grown begins with these bytes."""
+
+    def __str__(self) -> str:
+        without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
+        grading = f" ({self.grading})" if self.grading else ""
+        return f"{self.kind} {self.version}{without}{grading}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkScore:
+    """The scores of a run on one benchmark, as scores.json has them."""
+
+    grader: GradedBy
     benchmark: str
     problems: int
     samples: int
@@ -71,6 +91,11 @@ class BenchmarkScore:
         self.values(metric)  # an unknown name ends here, with the known ones
         return self.metrics[self.known_as(metric)]
 
+    def only(self, problems: Collection[str]) -> "BenchmarkScore":
+        """Return the scores on these problems alone; how they were graded is not known by problem."""
+        kept = [one for one in self.per_problem if one.problem in problems]
+        return score_counts(self.benchmark, kept, {}, grader=self.grader, temperature=self.temperature)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -80,17 +105,17 @@ def score_counts(
     problems: Sequence[ProblemScore],
     statuses: Mapping[str, int],
     *,
+    grader: GradedBy,
     temperature: float = 1.0,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> BenchmarkScore:
     """Return the scores that follow from the counts of all problems, which are sorted by id."""
     first = problems[0]
     names = metric_names(first.samples, greedy=first.greedy is not None, temperatures=first.correct_at)
     values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
-    bounds = [metric_bounds(name) for name in names]
-    intervals = mean_intervals([values_PM], bounds, resamples=resamples, seed=seed)
+    intervals = mean_intervals([values_PM], [metric_bounds(name) for name in names], resamples=resamples)
     return BenchmarkScore(
+        grader=grader,
         benchmark=benchmark,
         problems=len(problems),
         samples=first.samples,
@@ -129,32 +154,30 @@ def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
 # ---- means of several
 
 
-def macro(
-    scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def macro(scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES) -> Interval:
     """Return the mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
-    return macros(scores, [metric], resamples=resamples, seed=seed)[metric]
+    return macros(scores, [metric], resamples=resamples)[metric]
 
 
 def macros(
-    scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+    scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES
 ) -> dict[str, Interval]:
     """Return `macro` of each of these metrics, for the price of one."""
     tables = sorted(by_benchmark(scores).items())
     strata = [np.stack([table.values(metric) for metric in metrics], axis=1) for _, table in tables]
-    intervals = mean_intervals(strata, [metric_bounds(metric) for metric in metrics], resamples=resamples, seed=seed)
+    intervals = mean_intervals(strata, [metric_bounds(metric) for metric in metrics], resamples=resamples)
     return dict(zip(metrics, intervals, strict=True))
 
 
 def over_runs(
-    runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
+    runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES
 ) -> Interval:
     """Return the mean over runs (seeds) of the mean over benchmarks, with an interval for other problems and runs."""
     tables = [by_benchmark(scores) for scores in runs]
     for table in tables[1:]:
         require_same_problems(tables[0], table)
     strata = [np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])]
-    return interval_over_runs(strata, metric_bounds(metric), resamples=resamples, seed=seed)
+    return interval_over_runs(strata, metric_bounds(metric), resamples=resamples)
 
 
 def require_same_problems(a: Mapping[str, BenchmarkScore], b: Mapping[str, BenchmarkScore]) -> None:
@@ -182,59 +205,27 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
 # ---- scores.json
 
 
-@dataclass(frozen=True)
-class GradedBy:
-    """The grader of a benchmark; scores by different ones do not compare."""
-
-    kind: str
-    version: str
-    ignored_rules: tuple[str, ...] = ()
-    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
-    problems_sha256: str = field(default="", compare=False)
-    samples_bytes: int = field(default=0, compare=False)
-    samples_sha256: str = field(default="", compare=False)
-    """What the scores were made of: a record that has grown begins with these bytes."""
-
-    def __str__(self) -> str:
-        without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
-        grading = f" ({self.grading})" if self.grading else ""
-        return f"{self.kind} {self.version}{without}{grading}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File(BenchmarkScore):
-    grader: GradedBy
-    sha256: str | None = None  # of all else in the file
-
-
-class Recorded(NamedTuple):
-    """Scores as they were recorded, with their grader."""
-
-    scores: BenchmarkScore
-    grader: GradedBy
-
-
-def write_scores(folder: Path, scores: BenchmarkScore, grader: GradedBy) -> None:
-    """Write the scores of a benchmark, and how its samples were graded, into its folder."""
-    content = {"grader": asdict(grader), **scores.as_dict()}
+def write_scores(folder: Path, scores: BenchmarkScore) -> None:
+    """Write the scores of a benchmark into its folder, sealed by a hash of all else in the file."""
+    content = scores.as_dict()
     write_whole(folder / SCORES, (json.dumps({**content, "sha256": _seal(content)}, indent=1) + "\n").encode())
 
 
-def read_scores(folder: Path) -> Recorded:
-    """Read the scores in the folder of a benchmark, with the grader that gave them."""
+def read_scores(folder: Path) -> BenchmarkScore:
+    """Read the scores in the folder of a benchmark."""
     path = folder / SCORES
     again = "it is damaged or of another version: make it again with trimsft eval, which generates nothing anew"
     try:
-        file = read_json(path, _File, hint=again)
+        text = path.read_bytes()
     except FileNotFoundError:
         raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
-    if file.benchmark != folder.name:
-        raise RunError(f"{path}: these are scores of {file.benchmark!r}", hint=again)
-    content = parse_json(path.read_bytes())
+    scores = checked(BenchmarkScore, text, where=str(path), hint=again, is_json=True)
+    if scores.benchmark != folder.name:
+        raise RunError(f"{path}: these are scores of {scores.benchmark!r}", hint=again)
+    content = parse_json(text)
     if content.pop("sha256", None) not in (None, _seal(content)):
         raise RunError(f"{path}: was changed after it was written", hint=again)
-    scores = BenchmarkScore(**{one.name: getattr(file, one.name) for one in fields(BenchmarkScore)})
-    return Recorded(scores, file.grader)
+    return scores
 
 
 def _seal(content: Mapping[str, Any]) -> str:
@@ -251,8 +242,8 @@ def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[Benchmark
     names = list(benchmarks) or evaluated
     if missing := next((name for name in names if name not in evaluated), None):
         raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
-    read = [read_scores(run.eval_dir / name) for name in names]
-    graders = sorted({f"{one.grader.kind} {one.grader.version}" for one in read})
+    scores = [read_scores(run.eval_dir / name) for name in names]
+    graders = sorted({f"{one.grader.kind} {one.grader.version}" for one in scores})
     if len(graders) > 1:
         raise RunError(f"{path}: was graded by {' and '.join(graders)}", hint="grade it again with one of them")
-    return [recorded.scores for recorded in read]
+    return scores

@@ -263,7 +263,7 @@ def _tail_unit(value: str, start: re.Match[str]) -> Unit | None:
 def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
     """Split `5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
     words, rest = match.groups()
-    if f"{words}{rest}" in UNITS:  # 千克 is one unit
+    if words + (rest or "") in UNITS:  # 千克 is one unit
         return None
     unit = _counted(rest) if rest else ONE
     # a scale means all of a number, of a fraction, or of what stands in brackets

@@ -116,18 +116,22 @@ class _Evaluation:
         if kind == "sym":
             return self._symbol(tree[1])
         name = tree[1] if kind in ("call", "fn") else kind
+        if name in _REWRITTEN:
+            return self._value(_REWRITTEN[name](*tree[2:]))
         arguments = [self._value(child) for child in tree[1:] if isinstance(child, tuple)]
         self._burn(arguments, kind == "call" or (kind == "pow" and not _is_integer(arguments[1])))
         self._note(*arguments)
         if kind == "fn":
             digits = self.precision // 7  # half of them
             return self._random(name + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
-        value = _checked(_OPERATIONS[name](*arguments))
+        value = _OPERATIONS[name](*arguments)
+        if not _exact(value) and not MP.isfinite(value):
+            raise Undefined("not finite")
+        if value and _size(value) > MAX_BITS:
+            raise TooLarge("more digits than are kept")
         self.is_exact &= _exact(value) and all(map(_exact, arguments))
         if kind in ("mul", "div", "pow"):
             self._note(value)  # no zero is left over here: what is small is meant
-        elif name in ("exp", "sinh", "cosh", "tanh"):
-            self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
         value = _without_residue(value)
         self._note(value)
         return value
@@ -140,8 +144,7 @@ class _Evaluation:
 
     def _note(self, *values: Value) -> None:
         """Note how far from 1 the sizes of values are."""
-        for value in filter(None, values):
-            self.reach = max(self.reach, _bits(value) if _exact(value) else abs(int(MP.mag(value))))
+        self.reach = max(self.reach, *map(_size, filter(None, values)), 0)
 
     def _symbol(self, name: str) -> Value:
         if name in self.known:
@@ -171,8 +174,10 @@ def _is_integer(value: Value) -> bool:
     return _exact(value) and value.denominator == 1
 
 
-def _bits(value: Fraction) -> int:
-    return max(value.numerator.bit_length(), value.denominator.bit_length())
+def _size(value: Value) -> int:
+    """Return how many bits a number that is not 0 has, or how far its exponent is from 0."""
+    parts = (value.numerator, value.denominator) if _exact(value) else ()
+    return max(part.bit_length() for part in parts) if parts else abs(int(MP.mag(value)))
 
 
 def inexact(value: Value) -> Value:
@@ -210,18 +215,6 @@ def close(first: Value, second: Value, precision: int, relative: float = 0.0, ab
         return bool(abs(first - second) <= max(MP.mpf(relative) * size, absolute, _rounding() * size))
 
 
-def _checked(value: Value) -> Value:
-    """Return a value that is finite and not too large."""
-    if _exact(value):
-        if _bits(value) > MAX_BITS:
-            raise TooLarge("more digits than are kept")
-    elif not MP.isfinite(value):
-        raise Undefined("not finite")
-    elif value and abs(MP.mag(value)) > MAX_BITS:
-        raise TooLarge("too large or too small")
-    return value
-
-
 # ---- operations and functions
 
 
@@ -236,16 +229,12 @@ def _either(function: Callable[..., Value]) -> Callable[..., Value]:
 
 def _power(base: Value, exponent: Value) -> Value:
     if _is_integer(exponent) and _exact(base):
-        if base == 0 and exponent < 0:
-            raise Undefined("division by zero")
-        if base not in (0, 1, -1) and _bits(base) * (abs(exponent) - 1) > MAX_BITS:
+        if base not in (0, 1, -1) and _size(base) * (abs(exponent) - 1) > MAX_BITS:
             raise TooLarge("power")
         return base ** int(exponent % 2 if base in (1, -1) else exponent)
     base, power = inexact(base), inexact(exponent)
     if base == 0:
-        if MP.re(power) <= 0:
-            raise Undefined("0 to a power that is not positive")
-        return Fraction(0)
+        return Fraction(0) if MP.re(power) > 0 else 1 / base
     if abs(power) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
         raise TooLarge("power")
     if _exact(exponent) and exponent.denominator % 2 and exponent.denominator > 1 and MP.im(base) == 0 and base < 0:
@@ -253,39 +242,15 @@ def _power(base: Value, exponent: Value) -> Value:
     return MP.power(base, power)
 
 
-def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
-    value = inexact(radicand)
-    if degree == 2:
-        return MP.sqrt(value)
-    is_odd = MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1
-    return (-1 if is_odd else 1) * _power(-value if is_odd else value, 1 / inexact(degree))
-
-
 def _log(value: Value, base: Value | None = None) -> Value:
     value = inexact(value)
-    if value == 0:
-        raise Undefined("logarithm of zero")
-    if MP.im(value) == 0 and MP.re(value) < 0:
-        raise Undefined("logarithm of a negative number")  # so that ln(ab) = ln(a) + ln(b)
+    if MP.im(value) == 0 and MP.re(value) <= 0:
+        raise Undefined("logarithm of a negative number, or zero")  # so that ln(ab) = ln(a) + ln(b)
     return MP.log(value) if base is None else MP.log(value) / MP.log(inexact(base))
 
 
 def _floor(value: Value) -> Value:
-    if _exact(value):
-        return Fraction(math.floor(value))
-    if MP.im(value) != 0 or abs(value) > 2**90:
-        raise Undefined("floor")
-    return Fraction(int(MP.floor(MP.re(value))))
-
-
-def _real(name: str) -> Callable[[Value], Value]:
-    def apply(value: Value) -> Value:
-        value = inexact(value)
-        if name not in ("sin", "cos") and abs(value) > MAX_BITS:  # so that exp, sinh and cosh stay within range
-            raise TooLarge(name)
-        return getattr(MP, name)(value)
-
-    return apply
+    return Fraction(math.floor(value) if _exact(value) else int(MP.floor(value)))
 
 
 def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[..., Value]:
@@ -300,27 +265,32 @@ def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[
 
 
 divided = _either(operator.truediv)
-_sin, _cos = _real("sin"), _real("cos")
-
-
-def _over(above: Value, below: Value) -> Value:
-    """Return a quotient, which has no value where `below` is zero but for rounding."""
-    return divided(above, _without_residue(below))
-
-
+_REAL = {"sin": MP.sin, "cos": MP.cos, "arcsin": MP.asin, "arccos": MP.acos, "arctan": MP.atan}
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": _either(lambda *values: functools.reduce(operator.add, values)),
     "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
-    **{name: _real(name) for name in ("sin", "cos", "sinh", "cosh", "tanh", "exp")},
-    "tan": lambda v: _over(_sin(v), _cos(v)), "sec": lambda v: _over(MP.mpf(1), _cos(v)),
-    "cot": lambda v: _over(_cos(v), _sin(v)), "csc": lambda v: _over(MP.mpf(1), _sin(v)),
-    "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
+    **{name: lambda v, function=function: function(inexact(v)) for name, function in _REAL.items()},
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
-    "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
+    "sqrt": lambda v: _power(v, Fraction(1, 2)), "root": lambda v, degree: _power(v, divided(Fraction(1), degree)),
+    "abs": abs, "floor": _floor,
     "factorial": _integers(math.factorial, MAX_FACTORIAL), "binom": _integers(math.comb, MAX_FACTORIAL),
     "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
     "max": _either(lambda *values: max(values)), "min": _either(lambda *values: min(values)),
 }  # fmt: skip
+
+
+_E, _HALF = ("sym", "e"), ("num", Fraction(1, 2))
+_REWRITTEN: dict[str, Callable[[Tree], Tree]] = {
+    "tan": lambda x: ("div", ("call", "sin", x), ("call", "cos", x)),
+    "cot": lambda x: ("div", ("call", "cos", x), ("call", "sin", x)),
+    "sec": lambda x: ("pow", ("call", "cos", x), ("num", Fraction(-1))),
+    "csc": lambda x: ("pow", ("call", "sin", x), ("num", Fraction(-1))),
+    "exp": lambda x: ("pow", _E, x),
+    "sinh": lambda x: ("mul", _HALF, ("add", ("pow", _E, x), ("neg", ("pow", _E, ("neg", x))))),
+    "cosh": lambda x: ("mul", _HALF, ("add", ("pow", _E, x), ("pow", _E, ("neg", x)))),
+    "tanh": lambda x: ("div", ("call", "sinh", x), ("call", "cosh", x)),
+    "ceil": lambda x: ("neg", ("call", "floor", ("neg", x))),
+}
 
 
 class Names(NamedTuple):

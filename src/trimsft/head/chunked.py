@@ -61,8 +61,6 @@ class Softmax:
     exps_RV: Tensor  # exp(z - competitor logit), 0 at the gold token
     competitor_prob_R: Tensor  # what they are multiplied by to become probabilities
     slope_RV: Tensor | None  # derivative of the softcap, where there is one
-    rank_R: Tensor | None = None  # 1 + how many logits are larger than the gold token's
-    gradient_norm_R: Tensor | None = None  # ||softmax(z) - onehot(gold)||_2
 
     @classmethod
     def of(cls, problem: Problem, matmuls: Matmuls, logits_RV: Tensor, labels_R: Tensor) -> Softmax:
@@ -104,8 +102,8 @@ class Softmax:
         if problem.with_rank:
             squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
             gradient_norm_R = (squares_R / partition_R.square() + torch.expm1(-nll_R).square()).sqrt().float()
-        tokens = TokenStats(nll_R.float(), gap_R.float(), gold_R.float(), competitor_R, entropy_R, labels_R)
-        return cls(tokens, exps_RV, 1 / partition_R, slope_RV, rank_R, gradient_norm_R)
+        facts = (competitor_R, entropy_R, labels_R, rank_R, gradient_norm_R)
+        return cls(TokenStats(nll_R.float(), gap_R.float(), gold_R.float(), *facts), exps_RV, 1 / partition_R, slope_RV)
 
 
 class Matmuls:

@@ -149,7 +149,8 @@ def linear_cross_entropy(
     # a normalizer of 0 is no matter where there is nothing to train
     divisor = normalizer if isinstance(normalizer, Tensor) else normalizer or None
     _check_settings(objective, skip_below, logit_scale=logit_scale, softcap=softcap, normalizer=divisor)
-    entropy = entropy or "entropy" in needs_of(objective)
+    with_rank = not needs_of(objective).isdisjoint(("rank", "gradient_norm", "collision"))
+    entropy = entropy or with_rank or "entropy" in needs_of(objective)
     solve = choose_backend(backend, hidden, low_memory)
 
     if (len(trained.labels_N), trained.vocabulary, trained.ignore_index) != (labels.numel(), len(weight), ignore_index):
@@ -181,6 +182,7 @@ def linear_cross_entropy(
         softcap=None if softcap is None else float(softcap),
         skip_below=float(skip_below),
         with_entropy=entropy,
+        with_rank=with_rank,
         low_memory=low_memory,
         wants_hidden=torch.is_grad_enabled() and hidden.requires_grad,
         wants_weight=torch.is_grad_enabled() and weight.requires_grad,

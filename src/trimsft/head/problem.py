@@ -15,7 +15,6 @@ from torch import Tensor
 
 from trimsft.errors import TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.objectives import Objective, TokenStats, needs_of
-from trimsft.objectives.token_stats import without
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
@@ -54,7 +53,7 @@ class Problem:
     softcap: float | None = None
     skip_below: float = 0.0
     with_entropy: bool = False
-    with_rank: bool = False  # of the gold token, and with it the norm of the logit gradient; in float32 logits
+    with_rank: bool = False  # of the gold token, and with it the norm of the logit gradient; needs the entropy
     low_memory: bool | None = None
     wants_hidden: bool = False  # whether the gradient of the hidden states is needed; the next two likewise
     wants_weight: bool = False
@@ -106,8 +105,7 @@ class Solution:
 def weigh(objective: Any, tokens: TokenStats) -> Tensor:
     """Return the objective's weights, detached and checked for shape and type; it must leave its tokens as they are."""
     for name in needs_of(objective):
-        if getattr(tokens, name) is None:
-            raise without(name, objective)
+        tokens.required(name, objective)
     # torch counts how often a tensor was written to, but for its inference mode
     tensors = [one for one in vars(tokens).values() if one is not None and not one.is_inference()]
     before = [one._version for one in tensors]

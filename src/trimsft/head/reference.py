@@ -19,6 +19,7 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
     nll_T = -logits_TV.log_softmax(dim=-1).gather(1, gold_T1).squeeze(1)
 
     seen_TV = logits_TV.detach()
+    probs_TV, onehot_TV = seen_TV.softmax(dim=-1), torch.zeros_like(seen_TV).scatter_(1, gold_T1, 1)
     gold_logit_T = seen_TV.gather(1, gold_T1).squeeze(1)
     best_other_T, competitor_T = seen_TV.scatter(1, gold_T1, -torch.inf).max(dim=1)
     tokens = TokenStats(
@@ -26,8 +27,10 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
         gap=(gold_logit_T - best_other_T).float(),
         gold_logit=gold_logit_T.float(),
         competitor=competitor_T,
-        entropy=torch.special.entr(seen_TV.softmax(dim=-1)).sum(dim=1).float() if problem.with_entropy else None,
+        entropy=torch.special.entr(probs_TV).sum(dim=1).float() if problem.with_entropy else None,
         gold=problem.labels_T,
+        rank=(1 + (seen_TV > gold_logit_T[:, None]).sum(dim=1)).int() if problem.with_rank else None,
+        gradient_norm=(probs_TV - onehot_TV).norm(dim=1).float() if problem.with_rank else None,
     )
     weights_T = problem.weights_of(tokens)
     keep_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)

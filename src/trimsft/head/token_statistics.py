@@ -1,14 +1,14 @@
 """`token_statistics`: everything the head says about each token, for whoever looks at tokens and trains nothing.
 
     seen = token_statistics(hidden_TH, weight_VH, labels_T, top=5)
-    seen.tokens.gap, seen.rank, seen.gradient_norm, seen.top_ids
+    seen.tokens.gap, seen.tokens.rank, seen.top_ids
 
 One matmul for each chunk of rows, into float32; then what training uses: its Triton kernel, or in torch `Softmax`.
 
 Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives, B blocks of a row.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -25,9 +25,7 @@ _BLOCK = 256  # neighbours of which only the largest is looked at first, in the 
 class TokenStatistics:
     """One entry per token, in order; on the device of the hidden states."""
 
-    tokens: TokenStats  # nll, gap, gold logit, competitor and entropy
-    rank: Tensor  # 1 + how many logits are larger than the gold token's; int32
-    gradient_norm: Tensor  # ||softmax(z) - onehot(gold)||_2; float32
+    tokens: TokenStats  # with entropy, rank and norm of the gradient
     top_ids: Tensor | None = None  # [T, K] the most probable tokens, the gold one among them, largest first; int32
     top_logprobs: Tensor | None = None  # [T, K] float32
 
@@ -83,23 +81,18 @@ def token_statistics(
         if top:
             tops.append(_largest(logits_RV, min(top, vocabulary)))
         if records is None:
-            softmax = Softmax.of(problem, matmuls, logits_RV, problem.labels_T[rows])
-            parts.append((softmax.tokens, softmax.rank_R, softmax.gradient_norm_R))
+            parts.append(Softmax.of(problem, matmuls, logits_RV, problem.labels_T[rows]).tokens)
         elif tokens:
             with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
                 records.find_statistics(logits_RV, rows)
         del logits_RV  # before the next one is made
-    if records is None:
-        each, ranks, norms = zip(*parts, strict=True)
-        seen = TokenStatistics(joined(each), torch.cat(ranks), torch.cat(norms))
-    else:
-        seen = TokenStatistics(records.tokens, *records.rank_and_norm)
+    seen = joined(parts) if records is None else records.tokens
     if not top:
-        return seen
+        return TokenStatistics(seen)
     highest_TK, ids_TK = (torch.cat(parts) for parts in zip(*tops, strict=True))
-    log_total_T1 = (seen.tokens.nll + seen.tokens.gold_logit)[:, None]
+    log_total_T1 = (seen.nll + seen.gold_logit)[:, None]
     logprobs_TK = softcapped(highest_TK, logit_scale, softcap).float() - log_total_T1
-    return replace(seen, top_ids=ids_TK.int(), top_logprobs=logprobs_TK)
+    return TokenStatistics(seen, ids_TK.int(), logprobs_TK)
 
 
 def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:

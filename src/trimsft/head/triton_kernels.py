@@ -129,8 +129,8 @@ def row_statistics(
 
     Each of LANES lanes keeps its own running maximum and sum over the vocabulary without the gold token, so the
     loop needs no exchange between threads; WIDTH neighbouring logits share one rescaling of the sum. Without a
-    softcap the loop runs on raw logits, and the scale goes into the exponent. For the token table also the rank of the
-    gold token and the norm of the logit gradient, with entropy only: of logits in float32, which rank as exactly.
+    softcap the loop runs on raw logits, and the scale goes into the exponent. WITH_RANK, which comes with the entropy:
+    also the rank of the gold token among the logits as they are rounded, and the norm of the logit gradient.
     """
     row = first_row + tl.program_id(0).to(tl.int64)
     gold = tl.load(labels + row).to(tl.int32)
@@ -388,13 +388,11 @@ class RowRecords:
         labels_T, hidden_TH = problem.labels_T, problem.hidden_TH
         floats_5T = hidden_TH.new_empty((5, len(labels_T)), dtype=torch.float32)
         nll_T, gap_T, gold_logit_T, entropy_T, self.weights_T = floats_5T.unbind()
-        entropy = entropy_T if problem.with_entropy else None
-        self.tokens = TokenStats(nll_T, gap_T, gold_logit_T, torch.empty_like(labels_T), entropy, labels_T)
         self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(labels_T)
-        self.rank_and_norm = (self.slots_T, self.weights_T)  # written where the problem asks for them
-        if problem.with_rank:
-            self.rank_and_norm = (torch.empty_like(self.slots_T), torch.empty_like(self.weights_T))
+        entropy = entropy_T if problem.with_entropy else None
+        rank, norm = (torch.empty_like(one) if problem.with_rank else None for one in (self.slots_T, nll_T))
+        self.tokens = TokenStats(nll_T, gap_T, gold_logit_T, torch.empty_like(labels_T), entropy, labels_T, rank, norm)
         self.counts = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
         self.counts[-1:] = problem.divisor
         self._objective = NAMES.get(type(problem.objective), "function")
@@ -415,7 +413,8 @@ class RowRecords:
             problem.weight_VH if bias_V is None else bias_V, problem.labels_T,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
             tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
-            *self.rank_and_norm,
+            self.slots_T if tokens.rank is None else tokens.rank,
+            self.weights_T if tokens.gradient_norm is None else tokens.gradient_norm,
             rows.start, vocabulary, hidden_size, problem.logit_scale, problem.softcap or 1.0, *self._parameters,
             bias_V is not None, problem.softcap is not None, problem.with_entropy, problem.with_rank,
             self._objective, 256, 8, 512, 4,

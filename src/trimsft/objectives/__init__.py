@@ -27,13 +27,14 @@ from trimsft.objectives.by_name import (
     parameters_of,
     require_known,
 )
-from trimsft.objectives.other_papers import EAFT, SAFT, TALR, InfoSFT, PAlpha, PThreshold
+from trimsft.objectives.other_papers import DEFT, EAFT, IDFT, SAFT, TALR, InfoSFT, PAlpha, PThreshold, RankTuner
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.objectives.token_stats import ROLES, Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 
 __all__ = [
-    "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES",
-    "PARAMETERS", "ROLES", "SAFT", "SFT", "TALR", "AutoTrim", "BuiltinObjective", "InfoSFT", "Objective", "PAlpha",
-    "PThreshold", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens", "display_name",
-    "fingerprint_objective", "is_finite_number", "make_objective", "needs_of", "parameters_of", "require_known",
+    "BANDWIDTH", "DEFT", "DFT", "EAFT", "FSFT", "GAMMA", "IDFT", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES",
+    "PAPER_OBJECTIVES", "PARAMETERS", "ROLES", "SAFT", "SFT", "TALR", "AutoTrim", "BuiltinObjective", "InfoSFT",
+    "Objective", "PAlpha", "PThreshold", "RankTuner", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
+    "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "needs_of",
+    "parameters_of", "require_known",
 ]  # fmt: skip

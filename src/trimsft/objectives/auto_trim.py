@@ -16,12 +16,17 @@ class AutoTrim:
     """w = f + (1 - f) p: what the model believes counts fully, what it does not believe a little.
 
     - The floor starves nothing: where all weights are f, Adam, which divides a gradient by its own size, trains as fast
-      as if f were 1. So a format that the base has never seen is learned, which DFT (f = 0) never does.
-    - The floor bounds noise: tokens that are wrong at a rate q end with a probability near q f / (1 - 2 q), where SFT
-      has q.
+      as if f were 1 (plain SGD does not). So a format that the base has never seen is learned.
+    - The floor bounds noise: a wrong token that a share q of the labels have ends with a probability near
+      q f / (1 - 2 q), where SFT gives it q.
 
-    The form is the linear rule of SAFT with alpha = 1 - f, see `SAFT`; the value was chosen in `benchmarks/weights`.
-    A weight depends on its token alone: accumulation, ranks, packing and resuming change nothing.
+    The form is not ours: it is the linear rule of *Spectrum-Adaptive Fine-Tuning* (ICML 2026) with alpha = 1 - f, see
+    `SAFT`. The value was chosen in `benchmarks/weights`.
+
+        >>> import torch
+        >>> nll = -torch.tensor([0.0001, 0.5, 0.9]).log()
+        >>> AutoTrim().weights(TokenStats(nll, gap=nll, gold_logit=nll, competitor=nll.long()))
+        tensor([0.1001, 0.5500, 0.9100])
 
     Args:
         floor: f, the least weight. Less of it trims noise harder, and takes longer to learn what is new.

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 from trimsft import own_code
 from trimsft.errors import UsageError
 from trimsft.objectives.auto_trim import AutoTrim
-from trimsft.objectives.other_papers import EAFT, SAFT, TALR, InfoSFT, PAlpha, PThreshold
+from trimsft.objectives.other_papers import DEFT, EAFT, IDFT, SAFT, TALR, InfoSFT, PAlpha, PThreshold, RankTuner
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.objectives.token_stats import Objective, WeighsTokens
 from trimsft.options import unknown_name
@@ -47,6 +47,9 @@ OBJECTIVES: dict[str, type[Any]] = {
     "infosft": InfoSFT,
     "talr": TALR,
     "saft": SAFT,
+    "deft": DEFT,
+    "ranktuner": RankTuner,
+    "idft": IDFT,
 }
 NAMES = PAPER_NAMES | {
     "auto-trim": "AutoTrim",
@@ -56,6 +59,9 @@ NAMES = PAPER_NAMES | {
     "infosft": "InfoSFT",
     "talr": "TALR",
     "saft": "SAFT",
+    "deft": "DEFT",
+    "ranktuner": "RankTuner",
+    "idft": "IDFT",
 }
 """What tables call each objective of the package."""
 GROUP = "trimsft.objectives"

@@ -1,4 +1,11 @@
-"""Other objectives of the form sum_t sg(w_t) * nll_t, which need no reference model; see docs/objectives.md."""
+"""Other objectives of the form sum_t sg(w_t) * nll_t, which need no reference model; see docs/objectives.md.
+
+>>> import torch
+>>> nll = -torch.tensor([0.25, 0.81]).log()
+>>> tokens = TokenStats(nll, gap=nll, gold_logit=nll, competitor=nll.long(), entropy=torch.tensor([1.3863, 0.2107]))
+>>> TALR(temperature=2).weights(tokens), IDFT().weights(tokens)  # H = nll in both: to IDFT they are as expected
+(tensor([0.5000, 0.9000]), tensor([0.2500, 0.8100]))
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from trimsft.objectives.token_stats import TokenStats, require_number, without
+from trimsft.objectives.token_stats import TokenStats, require_number
 from trimsft.options import unknown_name
 
 if TYPE_CHECKING:
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PAlpha:
-    """w = p^alpha: the gradient of the loss (1 - p^alpha) / alpha; 0 is SFT, 1 is DFT.
+    """w = p^alpha: the gradient of the loss (1 - p^alpha) / alpha, known as GCE; 0 is SFT, 1 is DFT.
 
     The larger alpha, the fewer tokens but the likely ones count. The paper's example is 10.
 
@@ -36,7 +43,8 @@ class PAlpha:
 class PThreshold:
     """w = p^alpha where low <= p <= high, else 0: cross-entropy (alpha 0) or 1 - p (alpha 1) of some tokens only.
 
-    The paper's code has a lower or an upper bound, each with both losses, and no default; the 0.2 is ours.
+    The paper's code has a lower or an upper bound, each with both losses, and no default; the 0.2 is ours. A low of 0.1
+    is ProFit (2026, arXiv:2601.09195).
 
     *Beyond Log Likelihood* (2025, arXiv:2510.00526).
     """
@@ -71,9 +79,7 @@ class EAFT:
         require_number(self, "alpha", at_least=0)
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        if tokens.entropy is None:
-            raise without("entropy", self)
-        return (tokens.entropy / math.log(20)).clamp(0, 1).pow(self.alpha)
+        return (tokens.required("entropy", self) / math.log(20)).clamp(0, 1).pow(self.alpha)
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ class TALR:
     """w = max(exp(-nll / tau), floor) = max(p^(1/tau), floor): the higher the temperature tau, the milder the weights.
 
     The paper's tau follows the batch: it is the median, over the batch, of the sequences' mean nll. Here tau is fixed,
-    so that a weight depends on nothing but its token.
+    so that a weight depends on nothing but its token. A floor of 0.1 is the hard floor max(p, 0.1) that DFT's author
+    has proposed.
 
     *SFT Doesn't Always Hurt General Capabilities: Revisiting Domain-Specific Fine-Tuning in LLMs* (2025,
     arXiv:2509.20758): Token-Adaptive Loss Reweighting.
@@ -148,3 +155,63 @@ class SAFT:
             # alpha / p + (1 - alpha), without infinity, which alpha 0 would make NaN of
             weights = 1 / (1 + alpha * tokens.nll.expm1().clamp(max=1e30))
         return weights.clamp(1e-8, 10)
+
+
+@dataclass(frozen=True)
+class DEFT:
+    """w = p^a a / (a + 1e-6), a = sum_v p_v^2: DFT where the model is sure of a token, SFT where it is of none.
+
+    The gradient of the loss (1 - p^a) / (a + 1e-6), a held fixed; exp of minus the Renyi-2 entropy is a.
+
+    *Gradients Must Earn Their Influence: Unifying SFT with Generalized Entropic Objectives* (2026, arXiv:2602.11424);
+    formula as in the authors' code.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"collision"})
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        concentration = tokens.required("collision", self)
+        return (-concentration * tokens.nll).exp() * concentration / (concentration + 1e-6)
+
+
+@dataclass(frozen=True)
+class RankTuner:
+    """w = p max(p s, 1e-6)^(-K): a token counts more, the worse it ranks for how sure the model is.
+
+    With the entropy H in bits, the probability P of the first choice and the rank R of the gold token:
+    s = 2^H / 4 + 1 where H >= 2, else 2 - P; K = 1 / log2(x + 1)^2 with x = max(s, R).
+
+    *Probability-Entropy Calibration: An Elastic Indicator for Adaptive Fine-tuning* (2026, arXiv:2602.01745); formula
+    as in a copy of its loss by others.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"entropy", "rank"})
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        bits, prob = tokens.required("entropy", self) / math.log(2), tokens.prob
+        first_prob = (-tokens.nll - tokens.gap.clamp(max=0)).exp()
+        scale = (bits.exp2() / 4 + 1).where(bits >= 2, 2 - first_prob)
+        power = scale.maximum(tokens.required("rank", self)).add(1).log2().pow(-2)
+        return prob * (prob * scale).clamp(min=1e-6).pow(-power)
+
+
+@dataclass(frozen=True)
+class IDFT:
+    """w = p^g, g = exp((nll - H) / temperature) within [0.1, 2]: DFT to a token as improbable as the model is unsure.
+
+    More improbable tokens count less, likelier ones more. The paper begins with g = 1, DFT, for a fifth of the training
+    and goes over to this in the next tenth; a weight here depends on its token alone, so the formula holds throughout.
+
+    *Towards On-Policy SFT: Distribution Discriminant Theory and its Applications in LLM Training* (2026,
+    arXiv:2602.12222): In-Distribution Fine-tuning; formula as in the authors' code.
+    """
+
+    temperature: float = 1.0
+    needs: ClassVar[frozenset[str]] = frozenset({"entropy"})
+
+    def __post_init__(self) -> None:
+        require_number(self, "temperature", above=0)
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        power = ((tokens.nll - tokens.required("entropy", self)) / self.temperature).exp().clamp(0.1, 2)
+        return (-power * tokens.nll).exp()

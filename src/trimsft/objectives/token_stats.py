@@ -34,8 +34,13 @@ class TokenStats:
     """Entropy of the predicted distribution in nats, where it was asked for; float32."""
     gold: Tensor | None = None
     """Id of the gold token, where the head knows it; int64."""
+    rank: Tensor | None = None
+    """1 + how many logits are larger than the gold token's; int32. This and the next ones where an objective `needs`
+    them. Of half-precision logits on CUDA it is the rank among the rounded ones."""
+    gradient_norm: Tensor | None = None
+    """||softmax(z) - onehot(gold)||_2; float32."""
     position: Tensor | None = None
-    """Place of the token in its text, from 0; int64. This and the next ones where an objective `needs` them."""
+    """Place of the token in its text, from 0; int64."""
     row: Tensor | None = None
     """Number of its text within the micro-batch; int64."""
     role: Tensor | None = None
@@ -52,6 +57,23 @@ class TokenStats:
     def doubt(self) -> Tensor:
         """1 - prob without cancellation: the size of the gold token's logit gradient."""
         return -(-self.nll).expm1()
+
+    @property
+    def collision(self) -> Tensor | None:
+        """Sum of p_v^2 over the vocabulary, from the gradient norm: 1 where the model is sure of a token."""
+        norm = self.gradient_norm
+        return None if norm is None else (norm**2 - self.doubt**2 + self.prob**2).clamp(0, 1)
+
+    def required(self, name: str, objective: object) -> Tensor:
+        """Return a statistic that an objective needs, or raise an error that says so."""
+        values: Tensor | None = getattr(self, name)
+        if values is not None:
+            return values
+        problem = f"{type(objective).__name__} needs the {name} of each token, and there is none"
+        hint = f"ask the head for it: needs = frozenset({{{name!r}}}) in its class"
+        if name in ("position", "row", "role", "data_weight"):
+            hint = "TrimSFTTrainer gives it; for a loop see token_roles of patch and facts of linear_cross_entropy"
+        raise UsageError(problem, field="objective", hint=hint)
 
     def __len__(self) -> int:
         return self.nll.numel()
@@ -78,15 +100,6 @@ def needs_of(objective: Any) -> frozenset[str]:
     A class says so in its attribute `needs`; a plain function takes what there is.
     """
     return frozenset(getattr(objective, "needs", ()))
-
-
-def without(statistic: str, objective: Any) -> UsageError:
-    """Return the error where a statistic that an objective needs is not there."""
-    problem = f"{type(objective).__name__} needs the {statistic} of each token, and there is none"
-    hint = f"ask the head for it: {statistic}=True"
-    if statistic in ("position", "row", "role", "data_weight"):
-        hint = "TrimSFTTrainer gives it; for a loop see token_roles of patch and facts of linear_cross_entropy"
-    return UsageError(problem, field="objective", hint=hint)
 
 
 def is_finite_number(value: Any) -> bool:

@@ -45,6 +45,9 @@ METHOD_LINES = {
     "infosft": Line("#B337AE", "#B032FD", (6, 1, 1, 1), "p"),
     "talr": Line("#E5594C", "#B06426", (1.5, 1), "d"),
     "saft": Line("#3F05A5", "#BB1099", (8, 1, 2, 1), "*"),
+    "deft": Line("#03032E", "#816747", (9, 2), "8"),
+    "ranktuner": Line("#4E076F", "#38706D", (5, 1, 1, 1), "1"),
+    "idft": Line("#0804FC", "#6C5BCD", (2, 2), "2"),
 }
 """By the name of the objective; "base" is the model before training."""
 NEUTRAL = "#8A8A8A"

@@ -8,6 +8,7 @@ other_protocol(sft, trim, ["math500"], "average")   # ["sampling.temperature 0.6
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.runs import by_dotted_name, write_whole
+from trimsft.runs import by_dotted_name
 from trimsft.tables import FORMATS, Table, Tabular, render
 
 if TYPE_CHECKING:
@@ -43,30 +44,41 @@ class CompareSettings:
         help="Compare on this benchmark only; repeat it for several (default: all that every run has scores of).",
         flags=("--benchmark", "-b"),
     )
+    published: tuple[str, ...] = option(
+        (),
+        metavar="NAME=PERCENT",
+        help="A published score to hold the runs against, such as math500=74.2; repeat it for several.",
+    )
     style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=(*FORMATS, "json"))
-    out: Path | None = option(None, help="The file to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:
         check_options(self)
-        if len(self.runs) < 2:
+        if len(self.runs) < (1 if self.published_shares else 2):
             raise UsageError("must be two or more", field="runs", value=" ".join(map(str, self.runs)))
-        if self.out is not None and self.style == "terminal":
-            hint = "needs a format to write: markdown, latex, csv or json"
-            raise UsageError("has no effect on a terminal", field="out", value=str(self.out), hint=hint)
+
+    @property
+    def published_shares(self) -> dict[str, float]:
+        """Return the published scores by benchmark."""
+        shares = {}
+        for entry in self.published:
+            name, _, number = entry.rpartition("=")
+            with contextlib.suppress(ValueError):
+                shares[name] = float(number) / 100
+            if not name or not 0 <= shares.get(name, -1) <= 1:
+                raise UsageError("must be NAME=PERCENT, such as math500=74.2", field="published", value=entry)
+        return shares
 
 
 @dataclass(frozen=True)
 class Compared(Tabular):
     """Scores of runs beside each other, and the differences to the first one."""
 
-    scores: Table
-    differences: Table
+    shown: Sequence[Table]
     comparisons: Sequence[Comparison]
-    over_temperature: Table | None  # where a run was sampled at further temperatures
     protocol: Mapping[str, Sequence[str]]
     """In what a candidate was asked otherwise than the baseline; candidates asked alike are not in it."""
     left_out: Sequence[str] = ()
-    """Which benchmarks are not compared, and whose scores are missing: a sentence for each."""
+    """Which benchmarks and problems are not compared, and who lacks them: a sentence for each."""
 
     def render(self, style: str) -> str:
         """Return all tables in one of `FORMATS`; as JSON the comparisons."""
@@ -78,16 +90,16 @@ class Compared(Tabular):
         return "\n".join(render(table, style) for table in self.tables)
 
     @property
-    def tables(self) -> list[Table]:
-        return [self.scores, *([self.over_temperature] if self.over_temperature else []), self.differences]
+    def tables(self) -> Sequence[Table]:
+        return self.shown
 
 
 def compare(settings: CompareSettings) -> Compared:
-    """Compare runs problem by problem; `settings.out` gets the result where it is given."""
-    from trimsft.evaluate.compare import compare_runs, correct_for_many
+    """Compare runs problem by problem."""
+    from trimsft.evaluate.compare import compare_at_equal_accuracy, compare_runs
     from trimsft.evaluate.scores import load_run
     from trimsft.report.runs import Run
-    from trimsft.report.score_tables import comparison_table, score_table, temperature_table
+    from trimsft.report.score_tables import comparison_table, published_table, score_table, temperature_table
 
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat
@@ -116,10 +128,11 @@ def compare(settings: CompareSettings) -> Compared:
             )
             raise RunError(problem, field="runs", hint="evaluate both on the same problems")
 
+    scores = _on_common_problems(scores, left_out)
+
     metrics, notes = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
     others = {run.label: scores[run.label] for run in candidates}
-    compared = [compare_runs(scores[baseline.label], others, metric, name=baseline.label) for metric in metrics]
-    comparisons = correct_for_many(list(itertools.chain.from_iterable(compared)))
+    comparisons = compare_runs(scores[baseline.label], others, metrics, name=baseline.label)
     protocols = {run.label: other_protocol(baseline, run, common, metrics[0]) for run in candidates}
     protocol = {label: differing for label, differing in protocols.items() if differing}
     notes += [
@@ -127,17 +140,37 @@ def compare(settings: CompareSettings) -> Compared:
         for label, differing in protocol.items()
     ]
     shown = [one for one in comparisons if one.metric == metrics[0]]
-    result = Compared(
-        _noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out]),
-        _noted(comparison_table(comparisons), protocol, notes),
-        comparisons,
-        temperature_table(scores),
-        protocol,
-        left_out,
-    )
-    if settings.out is not None:
-        write_whole(settings.out, (result.render(settings.style) + "\n").encode())
-    return result
+    tables = [_noted(score_table(scores, metrics[0], comparisons=shown), protocol, [*notes, *left_out])]
+    if over_temperature := temperature_table(scores):
+        tables.append(over_temperature)
+    if published := settings.published_shares:
+        if unknown := next((name for name in published if name not in common), None):
+            raise UsageError("is no benchmark of the runs", field="published", value=unknown)
+        tables.append(published_table(scores, published, metrics[0]))
+    if comparisons:
+        tables.append(_noted(comparison_table(comparisons), protocol, notes))
+    if equal := compare_at_equal_accuracy(scores[baseline.label], others, name=baseline.label):
+        title = f"At equal accuracy: problems of which as many samples are right as of {baseline.label}"
+        tables.append(replace(_noted(comparison_table(equal), protocol, ()), title=title))
+    return Compared(tables, comparisons, protocol, left_out)
+
+
+def _on_common_problems(
+    scores: Mapping[str, Sequence[BenchmarkScore]], left_out: list[str]
+) -> dict[str, list[BenchmarkScore]]:
+    """Return the scores on the problems that all runs have; add a note to `left_out` where one has more."""
+    common: dict[str, list[BenchmarkScore]] = {run: [] for run in scores}
+    for of_runs in zip(*scores.values(), strict=True):
+        asked = [{one.problem for one in score.per_problem} for score in of_runs]
+        shared, name = set.intersection(*asked), of_runs[0].benchmark
+        more = [f"{run} has {len(ids)}" for run, ids in zip(scores, asked, strict=True) if ids != shared]
+        if more and not shared:
+            raise RunError(f"share no problem of {name}", field="runs", hint="evaluate all of them on the same ones")
+        if more:
+            left_out.append(f"On {name} only the {len(shared)} problems that all runs have: {', '.join(more)}.")
+        for run, score in zip(scores, of_runs, strict=True):
+            common[run].append(score.only(shared) if more else score)
+    return common
 
 
 def _metrics(baseline: str, scores: Mapping[str, Sequence[BenchmarkScore]]) -> tuple[list[str], list[str]]:
@@ -198,11 +231,11 @@ def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str)
 
 def other_graders(runs: Sequence[Run]) -> dict[str, str]:
     """Describe, by label, which runs were graded otherwise than the first."""
-    graded = [run for run in runs if run.recorded]
+    graded = [run for run in runs if run.scores]
     other: dict[str, str] = {}
     for first, run in ((graded[0], run) for run in graded[1:]):
-        for name in run.recorded.keys() & first.recorded.keys():
-            ours, theirs = run.recorded[name].grader, first.recorded[name].grader
+        for name in run.scores.keys() & first.scores.keys():
+            ours, theirs = run.scores[name].grader, first.scores[name].grader
             if ours != theirs:
                 other[run.label] = f"{run.label} was graded by {ours}, {first.label} by {theirs}"
     return other

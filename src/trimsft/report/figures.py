@@ -159,7 +159,7 @@ def tokens_at(gaps: Tensor) -> TokenStats:
     gold = torch.zeros_like(gaps, dtype=torch.int64)
     nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
     entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
-    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold)
+    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold, 1 + (gaps < 0).int(), 2**0.5 * (-gaps).sigmoid())
 
 
 def weighting_functions() -> Drawing:

@@ -37,7 +37,7 @@ class ReportSettings:
         flags=("--objective",),
         help="Weigh tokens by this objective, too, by name or as my_module:MyObjective; repeat it for several.",
     )
-    sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown as a heatmap.")
+    sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown first.")
     title: str | None = option(None, help="Title of the page.")
     figures: bool = option(False, flags=("--figures",), help="Write tables and figures beside the page, too.")
 

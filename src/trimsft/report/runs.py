@@ -20,7 +20,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.problems import Problem, read_problems
 from trimsft.evaluate.samples import Sample
-from trimsft.evaluate.scores import BenchmarkScore, Recorded, macros, read_scores
+from trimsft.evaluate.scores import BenchmarkScore, macros, read_scores
 from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
@@ -31,19 +31,6 @@ from trimsft.tokens.statistics import objective_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 Kind = TypeVar("Kind", Sample, GradeLine)
-
-
-@dataclass(frozen=True)
-class Graded:
-    """One answer of a model, and what became of it."""
-
-    problem: str
-    sample: int  # -1 for the greedy answer
-    text: str
-    tokens: int
-    status: str = "not graded"
-    answer: str | None = None
-    cluster: int | None = None  # answers that voted together have the same
 
 
 @dataclass(frozen=True)
@@ -108,14 +95,10 @@ class Run:
     # ---- evaluations
 
     @cached_property
-    def recorded(self) -> Mapping[str, Recorded]:
-        """Return scores.json of each benchmark: scores and grader."""
+    def scores(self) -> Mapping[str, BenchmarkScore]:
+        """Return scores.json of each benchmark."""
         names = [] if self.is_table else self.only or self.directory.evaluations()
         return {name: read_scores(self.directory.eval_dir / name) for name in names}
-
-    @cached_property
-    def scores(self) -> Mapping[str, BenchmarkScore]:
-        return {name: recorded.scores for name, recorded in self.recorded.items()}
 
     def settings(self, benchmark: str) -> dict[str, Any]:
         """Return settings.json of a benchmark; empty where there is none."""
@@ -141,8 +124,8 @@ class Run:
         """Tell whether the texts are there, and not their counts alone."""
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
-    def samples(self, benchmark: str, problems: Collection[str]) -> list[Graded]:
-        """Return the graded samples of these problems, none of further temperatures."""
+    def samples(self, benchmark: str, problems: Collection[str]) -> dict[str, list[tuple[Sample, GradeLine]]]:
+        """Return the graded samples of these problems, greedy (-1) first, none of further temperatures."""
         folder = self.directory.eval_dir / benchmark
 
         def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
@@ -153,11 +136,10 @@ class Run:
                     yield one
 
         grades = {(one.problem, one.sample): one for one in lines("grades.jsonl", GradeLine)}
-        graded = []
-        for one in lines("samples.jsonl", Sample):
-            grade = grades.get((one.problem, one.sample))
-            known = (grade.status, grade.answer, grade.cluster) if grade else ()
-            graded.append(Graded(one.problem, one.sample, one.text, one.tokens, *known))
+        graded: dict[str, list[tuple[Sample, GradeLine]]] = {}
+        for one in sorted(lines("samples.jsonl", Sample), key=lambda one: one.sample):
+            if grade := grades.get((one.problem, one.sample)):
+                graded.setdefault(one.problem, []).append((one, grade))
         return graded
 
     @cached_property

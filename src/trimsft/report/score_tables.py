@@ -13,12 +13,15 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.scores import BenchmarkScore, GradedBy, macro, macros, temperatures_of
-from trimsft.lab import TIERS
+from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
+from trimsft.intervals import Interval
+from trimsft.lab.task import ALL_TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
-_TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
-_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
+_TOKENS = "tokens"  # the one metric that is no share
+_NEITHER = (_TOKENS, "diversity")  # of which neither more nor less is better
+_FEWER = ("no_answer", "truncated", "brier")
+_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *ALL_TIERS)
 _BRACKETS = "Brackets: 95 % interval over problems."
 
 
@@ -35,9 +38,9 @@ def score_table(
     Args:
         comparisons: those of this metric by `compare_runs`; without them nothing is marked.
     """
-    benchmarks = list(dict.fromkeys(score.benchmark for scores in runs.values() for score in scores))
+    benchmarks = in_order({score.benchmark for scores in runs.values() for score in scores})
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
-    markers = {(one.candidate, one.benchmark): _marker(one) for one in comparisons}
+    markers = {(one.candidate, one.benchmark): arrow(one) for one in comparisons}
     rows = []
     for name, scores in runs.items():
         intervals = {score.benchmark: score.interval(metric) for score in scores}
@@ -47,8 +50,8 @@ def score_table(
             Cell.of(intervals.get(column), markers.get((name, column), ""), scale=_scale(metric)) for column in columns
         ]
         rows.append((Cell(name), *cells))
-    if metric != _TOKENS and len(rows) > 1:
-        rows = list(mark_best(rows, best=min if metric in ("no_answer", "truncated") else max))
+    if metric not in _NEITHER and len(rows) > 1:
+        rows = list(mark_best(rows, best=min if metric in _FEWER else max))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(_titled(metric), ("run", *columns), tuple(rows), (_BRACKETS, *map(_explain_arrows, baselines)))
 
@@ -58,11 +61,11 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     rows = []
     for one in comparisons:
         scale = _scale(one.metric)
-        difference = Cell.of(one.difference, _marker(one), sign="+", bold=one.significant, scale=scale)
+        difference = Cell.of(one.difference, arrow(one), sign="+", bold=one.significant, scale=scale)
         row = [Cell(one.candidate), Cell(one.benchmark), Cell(_titled(one.metric))]
         row += [Cell(str(one.problems), data=one.problems)]
         row += [Cell(rounded(scale * share, 1), data=share) for share in (one.before, one.after)]
-        row += [difference, *(Cell(_p_value(p), data=p) for p in (one.p_value, one.p_holm))]
+        row += [difference, *(Cell(p_value(p), data=p) for p in (one.p_value, one.p_holm))]
         rows.append((*row, Cell(f"+{len(one.better)} -{len(one.worse)}")))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(
@@ -75,6 +78,24 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         ),
         left=(0, 1, 2),
     )
+
+
+def published_table(runs: Mapping[str, Sequence[BenchmarkScore]], published: Mapping[str, float], metric: str) -> Table:
+    """Return how far the runs are from published shares, which are taken as exact."""
+    rows = []
+    for name, scores in runs.items():
+        for one in (one for one in scores if one.benchmark in published):
+            found, known = one.interval(metric), published[one.benchmark]
+            apart = Interval(found.value - known, found.low - known, found.high - known)
+            shown = Cell.of(apart, sign="+", bold=apart.excludes_zero, scale=100)
+            stated = Cell(rounded(100 * known, 1), data=known)
+            rows.append((Cell(name), Cell(one.benchmark), stated, Cell.of(found, scale=100), shown))
+    note = (
+        f"{_BRACKETS} Published figures are taken as exact; their prompt, samples and grader may be others. Bold: the "
+        "interval holds no 0."
+    )
+    header = ("run", "benchmark", "published", metric, "difference")
+    return Table(f"Against published figures, {_titled(metric)}", header, tuple(rows), (note,), left=(0, 1))
 
 
 def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | None:
@@ -93,19 +114,19 @@ def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | N
     return Table(f"Correct over the temperature (%){mean}", header, tuple(mark_best(rows)), (_BRACKETS,))
 
 
-def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence[GradedBy] = ()) -> Table:
+def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
     """Return the scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
     further = [f"T={at:g}" for at in temperatures_of(scores) if all(at in one.at_temperature for one in scores)]
     sampled = ["average", *further, *greedy, "all_right", f"pass@{k}", f"majority@{k}"]
-    sampled += ["no_answer", "truncated", _TOKENS]
+    sampled += ["diversity", "brier", "no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
     notes = list(tables[0].notes)
-    for score, grader in zip(scores, graders, strict=False):
+    for score in scores:
         lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
         # more than an interval is wide: then the score measures the form of answers, too
-        if grader.kind == "strict" and not grader.grading and lacking > 0.1 * samples:
+        if score.grader.kind == "strict" and not score.grader.grading and lacking > 0.1 * samples:
             notes.append(
                 f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
                 "--pattern finds them elsewhere, --grader qwen as published evaluations do."
@@ -117,7 +138,8 @@ def _scale(metric: str) -> int:
     return 1 if metric == _TOKENS else 100  # shares are shown in percent
 
 
-def _marker(one: Comparison) -> str:
+def arrow(one: Comparison) -> str:
+    """Return the mark of a significant difference."""
     if not one.significant:
         return ""
     return UP if one.difference.value > 0 else DOWN
@@ -134,5 +156,6 @@ def _titled(metric: str) -> str:
     return metric if metric == _TOKENS else f"{metric} (%)"
 
 
-def _p_value(p: float) -> str:
+def p_value(p: float) -> str:
+    """Return a p-value as text."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

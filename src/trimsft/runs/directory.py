@@ -49,7 +49,6 @@ class RunDirectory:
         self.model_dir = self.path / "model"
         self.eval_dir = self.path / "eval"
         self.tokens_path = self.path / "tokens.parquet"
-        self.report_path = self.path / "report.html"
 
     def is_run(self) -> bool:
         """Return whether a training, or something of the same form, was begun here."""

@@ -299,7 +299,7 @@ def our_table(
             f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
             "corrected for how many are tested."
         )
-    best = mark_best(lines, groups=[setting.model for setting in summaries], also_ties=False)
+    best = mark_best(lines, groups=[setting.model for setting in summaries])
     if against_sft:
         last = [difference(of_setting[-1]) for of_setting in by_setting.values()]
         best = tuple((*line, Cell.of(one, sign="+")) for line, one in zip(best, last, strict=True))

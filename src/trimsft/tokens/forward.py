@@ -141,9 +141,9 @@ class Reader:
             "nll": statistics.tokens.nll,
             "gap": statistics.tokens.gap,
             "entropy": statistics.tokens.entropy,
-            "gradient_norm": statistics.gradient_norm,
+            "gradient_norm": statistics.tokens.gradient_norm,
             "competitor_id": statistics.tokens.competitor.int(),
-            "rank": statistics.rank,
+            "rank": statistics.tokens.rank,
             "top_ids": statistics.top_ids,
             "top_logprobs": statistics.top_logprobs,
         }

@@ -104,7 +104,7 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
     """Return the weight of each token of a table: by the objective's own formula, times that of the data."""
-    known = "a token table knows nll, gap, entropy, rank and the ids, not the gold token's logit, role and position"
+    known = "a token table knows neither the gold token's logit nor its role and position"
     try:
         weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64) * table["data_weight"]
     except Exception as error:  # whatever the code of others does

@@ -100,12 +100,11 @@ class TokenTable:
 
     def stats(self) -> TokenStats:
         """Return what objectives weigh; the gold logit itself is not in the table."""
-        names = ("nll", "gap", "entropy", "data_weight")
-        nll, gap, entropy, data_weight = (torch.from_numpy(self[name].copy()) for name in names)
-        ids = (torch.from_numpy(self[name].astype(np.int64)) for name in ("competitor_id", "token_id", "example"))
-        competitor, gold, row = ids
-        gold_logit = torch.full_like(gap, torch.nan)
-        return TokenStats(nll, gap, gold_logit, competitor, entropy, gold, row=row, data_weight=data_weight)
+        columns = ("nll", "gap", "entropy", "rank", "gradient_norm", "data_weight")
+        known = {name: torch.from_numpy(self[name].copy()) for name in columns}
+        ids = {"competitor": "competitor_id", "gold": "token_id", "row": "example"}
+        known |= {name: torch.from_numpy(self[column].astype(np.int64)) for name, column in ids.items()}
+        return TokenStats(gold_logit=torch.full_like(known["gap"], torch.nan), **known)
 
 
 # ---- reading

@@ -60,7 +60,7 @@ _METADATA = {
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     """TRL's trainer with checkpoints that are whole or absent, and loaded whole or not at all."""
 
-    _saving = False  # while true, the folder of the run is `_saving/`, and nothing is pushed
+    _saving = False  # while true, the folder of the run is `_saving/`
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
@@ -77,13 +77,11 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         else:
             super()._run_epoch(*args, **kwargs)
 
-    def _init_training_state(
-        self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
-    ) -> Any:
-        begin = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
-        if checkpoint and (best := self.state.best_global_step):
+    def _init_training_state(self, *args: Any) -> Any:
+        begin = super()._init_training_state(*args)
+        if best := self.state.best_global_step:
             # by its place in this run: the run may have been moved, and the recorded path be another's
-            self.state.best_model_checkpoint = os.path.join(self._get_output_dir(trial), f"checkpoint-{best}")
+            self.state.best_model_checkpoint = os.path.join(self._get_output_dir(None), f"checkpoint-{best}")
         return begin
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -127,16 +125,12 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         return os.path.join(folder, STAGING) if self._saving else folder
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if not self._saving:
-            super()._push_from_checkpoint(checkpoint_folder)
+        """Leave checkpoints here; a model is pushed when it is finished."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save as Trainer does, without its settings, a pickle that holds tokens of the hub, which nothing reads."""
         super()._save(output_dir, state_dict)
-        settings = Path(str(output_dir or self.args.output_dir), "training_args.bin")
-        for path in settings.parent.glob("*.safetensors"):
-            path.chmod(settings.stat().st_mode & 0o777)  # safetensors makes them private
-        settings.unlink()
+        Path(str(output_dir or self.args.output_dir), "training_args.bin").unlink()
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         state, folder = self.state, Path(self._get_output_dir(trial))
@@ -151,7 +145,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 self._saving = False
             # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
             chosen = folder / f"checkpoint-{state.best_global_step}"
-            if state.best_global_step and (chosen == final or chosen.is_dir()):
+            if chosen == final or chosen.is_dir():
                 state.best_model_checkpoint = str(chosen)
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
@@ -162,8 +156,6 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             _rotate(folder, self.args.save_total_limit or 0, {final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
-        if self.args.push_to_hub:
-            self._push_from_checkpoint(str(final))
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
@@ -177,11 +169,10 @@ def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
     is_main: bool = PartialState().is_main_process
     made: Any = None
     error: TrimSFTError | None = None
-    if is_main or everywhere:
-        try:
-            made = work()
-        except TrimSFTError as own:
-            error = own
+    try:
+        made = work() if is_main or everywhere else None
+    except TrimSFTError as own:
+        error = own
     shared: list[Any] = [None if everywhere else made, error]
     broadcast_object_list(shared)
     if shared[1] is not None and not is_main:
@@ -215,18 +206,17 @@ def _choose(folder: Path, wanted: str | bool, *, has_optimizer: bool) -> str:
     """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's."""
     chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
-        problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
+        problem = f"{str(folder)!r} holds no whole checkpoint"
     elif (chosen / COMPLETE).exists() and (damage := find_damage(chosen)):
-        problem, hint = f"{wanted!r} is torn ({damage})", "choose another"
+        problem = f"{wanted!r} is torn ({damage})"
     elif not (chosen / "trainer_state.json").exists():
-        problem, hint = f"{wanted!r} is torn (trainer_state.json is missing)", "choose another"
+        problem = f"{wanted!r} is torn (trainer_state.json is missing)"
     elif not has_optimizer and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
         # transformers would go on without a word, from moments of 0
         problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
-        hint = "train anew"
     else:
         return str(chosen)
-    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
+    raise RunError(problem, field="resume_from_checkpoint", hint="choose another, or train anew")
 
 
 def mark_complete(staged: Path, step: int) -> None:
@@ -269,7 +259,7 @@ def clear_staging(folder: Path) -> None:
 
 
 def _publish(staged: Path, final: Path) -> None:
-    """Give a complete checkpoint its name; a torn one that has it already leaves only for this one."""
+    """Give a complete checkpoint its name; one that has it already leaves only for this one."""
     if final.exists():
         os.rename(final, staged.with_name(f"replaced-{final.name}"))
     os.rename(staged, final)
@@ -277,10 +267,7 @@ def _publish(staged: Path, final: Path) -> None:
 
 
 def _rotate(folder: Path, limit: int, keep: set[Path]) -> None:
-    """Remove what exceeds a limit above 0: those that are torn first, then the oldest, never those in `keep`.
-
-    transformers takes the latest for the newest: after a torn checkpoint was skipped, that can be the torn one.
-    """
+    """Remove what exceeds a limit above 0: those that are torn first, then the oldest, never those in `keep`."""
     others = sorted((one for one in _checkpoints(folder) if one not in keep), key=lambda one: find_damage(one) is None)
     for checkpoint in others[: max(0, len(others) + len(keep) - limit)] if limit > 0 else []:
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -298,12 +285,8 @@ def explained(half: Path, name: str) -> Iterator[None]:
         shutil.rmtree(half, ignore_errors=True)
         if not is_full:
             raise
-        free = shutil.disk_usage(half.parent).free / 2**30
-        raise WriteError(
-            f"no space for {name} in {str(half.parent)!r} ({free:.2f} GiB free without it)",
-            field="output_dir",
-            hint="earlier checkpoints are intact: free space or lower save_total_limit, and run the same command again",
-        ) from error
+        hint = "earlier checkpoints are intact: free space or lower save_total_limit, and run the same command again"
+        raise WriteError(f"no space for {name} in {str(half.parent)!r}", field="output_dir", hint=hint) from error
 
 
 # ---- reading, as data: every weight fits the model, and no pickle runs code
@@ -345,6 +328,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
     OLMoE), and its Trainer passes over names that do not fit: experts keep what they were. `from_pretrained` knows
     both layouts.
     """
+    loaded = None
     with opened_as_data(checkpoint):
         if isinstance(model, PreTrainedModel):
             floats = {value.dtype for value in model.state_dict().values() if value.is_floating_point()}
@@ -357,10 +341,9 @@ def load_weights(model: Any, checkpoint: Path) -> None:
             )
         else:
             (name,) = model.peft_config
-            fit = model.load_adapter(str(checkpoint), name, is_trainable=True)
+            problems = model.load_adapter(str(checkpoint), name, is_trainable=True)._asdict()
             # those of prompt tuning are loaded strictly, and then reported as unexpected
-            unexpected = set(fit.unexpected_keys) - {"prompt_embeddings"}
-            loaded, problems = None, {"missing_keys": fit.missing_keys, "unexpected_keys": unexpected}
+            problems["unexpected_keys"] = set(problems["unexpected_keys"]) - {"prompt_embeddings"}
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in problems.get(kind, ()))
         if keys:

@@ -12,7 +12,6 @@ import difflib
 import errno
 import functools
 import importlib.util
-import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +31,7 @@ from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.head.loss import BACKENDS
-from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of, parameters_of
-from trimsft.options import unknown_name
+from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -88,6 +86,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         nargs="?",  # without a value it means true, as with every other switch
         const=True,
     )
+    logging_first_step: bool = _setting(True, "Log the first step, too.")
     head_backend: str = _setting(
         "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
     )
@@ -96,18 +95,11 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if not isinstance(self.objective, str):
             hint = "TrimSFTTrainer(..., objective=...) takes a function or an object"
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
-        if self.head_backend not in BACKENDS:
-            raise unknown_name("head_backend", self.head_backend, BACKENDS)
-        for name, is_right, bound in (
-            ("skip_below", self.skip_below is None or self.skip_below >= 0, "at least 0"),
-            ("global_batch", self.global_batch is None or self.global_batch >= 1, "at least 1"),
-            # transformers takes 0 steps for none given, and calls a model of 0 epochs trained
-            ("max_steps", self.max_steps != 0, "at least 1"),
-            ("num_train_epochs", self.num_train_epochs > 0, "above 0"),
-            ("max_length", self.max_length is None or self.max_length >= 1, "at least 1"),
-        ):
-            if not is_right:
-                raise UsageError(f"must be {bound}", field=name, value=getattr(self, name))
+        # transformers takes 0 steps for none given, and calls a model of 0 epochs trained
+        for name, least in (("max_steps", None), ("num_train_epochs", None), ("global_batch", 1), ("max_length", 1)):
+            value = getattr(self, name)
+            if value == 0 or (least and value is not None and value < least):
+                raise UsageError(f"must be {'at least 1' if least else 'above 0'}", field=name, value=value)
         self._choose_best_by_nll()
         self._choose_precision()
         self._begin_on_cpu()
@@ -117,11 +109,12 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             hint = f"leave it at 'nll' and set objective{instead}"
             raise UsageError("would be ignored here", field="loss_type", value=self.loss_type, hint=hint)
         self.make_objective()
-        if self.low_memory and self.head_backend not in ("auto", "triton"):
-            problem = f"has no effect with head_backend={self.head_backend!r}"
-            raise UsageError(problem, field="low_memory", value=True, hint="remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
+        if self.torch_compile_mode in ("reduce-overhead", "max-autotune") and self.gradient_accumulation_steps > 1:
+            # the next micro-batch writes over the memory of a CUDA graph, in which gradients are summed
+            problem = "makes CUDA graphs, which cannot accumulate gradients"
+            raise UsageError(problem, field="torch_compile_mode", hint="set gradient_accumulation_steps=1")
 
     def _choose_precision(self) -> None:
         """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
@@ -138,8 +131,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
         transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
         """
-        ranks = {name: int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")}
-        if ranks["WORLD_SIZE"] < 2 or "RANK" not in os.environ:
+        if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "RANK" not in os.environ:
             return
         if not torch.accelerator.is_available():
             self.use_cpu = True
@@ -173,25 +165,9 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
     def make_objective(self) -> Objective:
         """Return the objective of these settings; a setting that it does not have must stand at its default."""
-        takes = parameters_of(self.objective)
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
-        for name, value in given.items():
-            if name not in takes:
-                problem = f"has no effect with objective={self.objective!r}"
-                raise UsageError(problem, field=name, value=value, hint="remove it")
-        more = self.objective_parameters or {}
-        if not isinstance(more, dict):
-            hint = 'write them as {"alpha": 2}'
-            raise UsageError("must be names and values", field="objective_parameters", value=more, hint=hint)
-        if twice := next((name for name in more if name in given), None):
-            raise UsageError(f"{twice!r} is given twice", field="objective_parameters", hint="give it once")
-        try:
-            return make_objective(self.objective, **given, **more)
-        except (TypeError, ValueError) as error:
-            if not more or (isinstance(error, UsageError) and error.field not in more):
-                raise
-            problem = f"are not for {self.objective!r} ({one_line(error)})"
-            raise UsageError(problem, field="objective_parameters", value=more) from error
+        more: Any = self.objective_parameters or {}
+        return make_objective(self.objective, **given, **more)
 
 
 def has_half_precision() -> bool:
@@ -230,21 +206,26 @@ class Settings:
 
 
 class Parser(TrlParser):  # type: ignore[misc]
-    """TRL's parser with errors of one line."""
+    """TRL's parser with the names of the other commands, and errors of one line."""
 
     def __init__(self) -> None:
         super().__init__(KINDS, prog="trimsft train", allow_abbrev=False)
+        self.add_argument("--config", help="A YAML file of fields, or a recipe by name.")
+        for short, name in ALSO.items():
+            action = self._option_string_actions[f"--{name}"]
+            action.option_strings.append(f"--{short}")
+            self._option_string_actions[f"--{short}"] = action
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
     def check_names(self, names: Iterable[str], *, where: str = "") -> None:
-        """Refuse fields that do not exist, and name the nearest one; options are compared without their dashes."""
-        options = {option.removeprefix("--") for action in self._actions for option in action.option_strings}
+        """Refuse fields that do not exist, and name the nearest one; those of a command line have their dashes."""
+        known = [option.removeprefix("--") for option in self._option_string_actions]
         for name in map(str, names):
             bare = name.removeprefix("--")
-            if bare not in options | {"config", *ALSO}:
-                near = difflib.get_close_matches(bare, sorted(options | {"config", *ALSO}), n=1)
+            if bare not in known:
+                near = difflib.get_close_matches(bare, known, n=1)
                 dashes = name[: len(name) - len(bare)]
                 hint = f"did you mean {dashes}{near[0]}?" if near else "trimsft train --help-all lists every field"
                 raise UsageError(f"no such field{where}", field=name, hint=hint)
@@ -253,18 +234,18 @@ class Parser(TrlParser):  # type: ignore[misc]
 def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
-    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
-    flags = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
-    words = [flags.get(word, word) for word in itertools.chain.from_iterable(split)]
-    parser.check_names([word for word in words if word.startswith("--")])
-    parser.add_argument("--config")
+    parser._option_string_actions["--dataset_name"].nargs = "+"  # --data a.jsonl:0.7 b.jsonl:0.3
     for action in parser._actions:
         action.default = argparse.SUPPRESS  # what is not given is not read
     read, rest = parser.parse_known_args(words)
+    parser.check_names([word.partition("=")[0] for word in rest if word.startswith("--")])
     if rest:
         hint = "--model, --data or --config go before a name"
         raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
-    return make_settings(vars(read))
+    fields = vars(read)
+    if "dataset_name" in fields:
+        fields["dataset_name"] = ",".join(fields["dataset_name"])
+    return make_settings(fields)
 
 
 def make_settings(fields: Mapping[str, Any]) -> Settings:
@@ -272,8 +253,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     parser = Parser()
     own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
     parser.check_names(own)
-    config = own.pop("config", None)
-    recipe = {} if config is None else _read_recipe(parser, str(config))
+    recipe = _read_recipe(parser, str(own.pop("config"))) if "config" in own else {}
     with refusing():
         parser.set_defaults_with_config(**recipe | own)
         raw = dict(vars(parser.parse_args([])))
@@ -289,7 +269,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     overrides = {
         name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place
         for name, value in raw.items()
-        if value != defaults[name] and name != "output_dir" and not is_secret(name)
+        if name not in ("output_dir", "config") and value != defaults[name] and not is_secret(name)
     }
     with refusing():
         made: list[Any] = []
@@ -307,18 +287,15 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     path = find_recipe(name, field="config")
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {name!r}: {error.strerror}", field="config") from error
-    except ValueError as error:  # no YAML, or bytes that are no text
+    except (OSError, ValueError) as error:
         raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="config") from error
-    environment = fields.pop("env", None) or {} if isinstance(fields, dict) else None
+    environment = fields.pop("env", {}) if isinstance(fields, dict) else None
     if not isinstance(environment, dict):
         problem = f"{name!r} must hold fields and values, such as objective: trim, and its env names and values"
         raise UsageError(problem, field="config")
     fields = _with_trl_names(fields)
     parser.check_names(fields, where=f" in {name}")
-    with refusing():
-        os.environ.update({str(key): "" if value is None else str(value) for key, value in environment.items()})
+    os.environ.update({str(key): str(value) for key, value in environment.items()})
     return fields
 
 
@@ -337,25 +314,15 @@ def _defaults() -> dict[str, Any]:
 def load_tokenizer(settings: Settings) -> Any:
     """Return the tokenizer of the model, as TRL's trainer would make it, before the data is tokenised."""
     args, model = settings.args, settings.model
-    tokenizer = load_plain_tokenizer(
-        model.model_name_or_path,
-        revision=model.model_revision,
-        trust_remote_code=args.trust_remote_code,
-        field="model_name_or_path",
-    )
+    own = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
+    tokenizer = load_plain_tokenizer(model.model_name_or_path, **own, field="model_name_or_path")
     if args.eos_token is not None:
         if args.eos_token not in tokenizer.get_vocab():
             raise UsageError("is not in the tokenizer's vocabulary", field="eos_token", value=args.eos_token)
         tokenizer.eos_token = args.eos_token
-    template = args.chat_template_path
-    if template is not None:
-        if not template.endswith((".jinja", ".j2")):
-            raise UsageError("must be a .jinja or .j2 file here", field="chat_template_path", value=template)
-        try:
-            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
-        except OSError as error:
-            problem = f"cannot read {template!r}: {error.strerror}"
-            raise UsageError(problem, field="chat_template_path") from error
+    if args.chat_template_path is not None:
+        with refusing():
+            tokenizer.chat_template = Path(args.chat_template_path).read_text(encoding="utf-8")
     return tokenizer
 
 

@@ -1,8 +1,8 @@
 """`trimsft train --dry-run`: one measured step on the longest rows, on the device that is here; nothing is left behind.
 With `--gpus 2xA6000`: the arithmetic of `trimsft.plan` on the settings, for GPUs that need not be here.
 
-measure_step(settings).seconds, measure_step(settings).peak_gib
-plan_run(settings, "2xA6000").gib
+measure_step(settings).figures["seconds"]
+plan_run(settings, "2xA6000").figures["gib"]
 """
 
 import copy
@@ -37,27 +37,17 @@ from trimsft.train.config import Settings, load_data, load_tokenizer
 from trimsft.train.run import make_trainer
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredStep:
-    """The second of two steps, since the first one also makes the optimizer's state and whatever is compiled."""
+@dataclass(frozen=True)
+class DryRun:
+    """Result of a dry run: figures for a program, and lines for a person."""
 
-    device: str
-    steps: int  # of the whole training
-    rows: int  # of a step, over all processes
-    longest: int  # tokens of the longest row
-    seconds: float
-    peak_gib: float | None  # of this process; None without CUDA
-
-    def lines(self) -> list[str]:
-        memory = "" if self.peak_gib is None else f", at most {self.peak_gib:,.1f} GiB in use"
-        return [
-            f"one step measured on {self.device}: its longest {self.rows:,} rows, up to {self.longest:,} tokens",
-            f"{self.seconds:,.3g} s{memory}",
-            f"{self.steps:,} steps take at most {self.steps * self.seconds / 3600:,.2g} h like that",
-        ]
+    figures: dict[str, Any]
+    lines: list[str]
 
 
 class _Clock(TrainerCallback):  # type: ignore[misc]
+    """Times the last step: the first one also makes the optimizer's state and whatever is compiled."""
+
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.began = self._now()
 
@@ -70,12 +60,12 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
         return time.perf_counter()
 
 
-def measure_step(settings: Settings) -> MeasuredStep:
+def measure_step(settings: Settings) -> DryRun:
     """Train two steps on the longest rows in a folder that is removed; refuse what the training would refuse."""
     args, clock = copy.copy(settings.args), _Clock()
     args.save_strategy, args.eval_strategy, args.logging_strategy = SaveStrategy.NO, *[IntervalStrategy.NO] * 2
     args.report_to, args.eval_on_start, args.push_to_hub, args.load_best_model_at_end = [], False, False, False
-    args.disable_tqdm, args.resume_from_checkpoint = True, None
+    args.logging_first_step, args.resume_from_checkpoint = False, None
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(replace(settings, args=args), RunDirectory(Path(folder) / "run"))
         *_, steps = trainer.set_initial_training_values(args, trainer.get_train_dataloader())
@@ -87,38 +77,22 @@ def measure_step(settings: Settings) -> MeasuredStep:
         trainer.add_callback(clock)
         trainer.train()
     cuda = torch.cuda.is_available() and not args.use_cpu
-    return MeasuredStep(
-        device=torch.cuda.get_device_name() if cuda else f"{platform.machine()} CPU, {torch.get_num_threads()} threads",
-        steps=int(steps),
-        rows=len(longest),
-        longest=max(lengths.to_pylist()),
-        seconds=clock.seconds,
-        peak_gib=torch.cuda.max_memory_allocated() / 2**30 if cuda else None,
+    device = torch.cuda.get_device_name() if cuda else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    tokens, seconds = max(lengths.to_pylist()), clock.seconds
+    gib = torch.cuda.max_memory_allocated() / 2**30 if cuda else None  # of this process
+    memory = "" if gib is None else f", at most {gib:,.1f} GiB in use"
+    return DryRun(
+        {"device": device, "steps": int(steps), "rows": len(longest), "longest": tokens, "seconds": seconds}
+        | {"peak_gib": gib},
+        [
+            f"one step measured on {device}: its longest {len(longest):,} rows, up to {tokens:,} tokens",
+            f"{seconds:,.3g} s{memory}",
+            f"{steps:,} steps take at most {steps * seconds / 3600:,.2g} h like that",
+        ],
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunPlan:
-    """Memory, time and downloads of a training on GPUs that need not be here."""
-
-    gpus: str
-    parameters: int
-    trained: int
-    gib: float  # of each GPU, at the peak of a step
-    tokens: float  # of the whole training, prompts included, padding not
-    hours: float
-    downloads: list[str]
-
-    def lines(self) -> list[str]:
-        part = "" if self.trained == self.parameters else f", {self.trained / 1e6:,.1f} M of them trained"
-        return [
-            f"{self.parameters / 1e6:,.0f} M parameters{part}, {self.tokens / 1e6:,.2f} M tokens",
-            f"on {self.gpus}: about {self.gib:,.3g} GiB of each, {self.hours:,.2g} h at {UTILISATION:.0%} of the peak",
-            *self.downloads,
-        ]
-
-
-def plan_run(settings: Settings, gpus: str) -> RunPlan:
+def plan_run(settings: Settings, gpus: str) -> DryRun:
     """Prepare the data as the training would, and refuse what cannot fit; nothing is written, no weights are loaded."""
     count, device = read_gpus(gpus)
     args = settings.args
@@ -131,15 +105,19 @@ def plan_run(settings: Settings, gpus: str) -> RunPlan:
     require_room(plan, device)
     step = args.global_batch or plan.rows * args.gradient_accumulation_steps * count
     epochs = args.max_steps * step / len(lengths) if args.max_steps > 0 else args.num_train_epochs
-    tokens = sum(lengths) * epochs
-    return RunPlan(
-        gpus=gpus,
-        parameters=plan.shape.parameters,
-        trained=plan.shape.trained,
-        gib=peak_gib(plan, device),
-        tokens=tokens,
-        hours=training_hours(plan, device, tokens) / count,
-        downloads=[describe_download(str(settings.model.model_name_or_path))],
+    tokens = sum(lengths) * epochs  # prompts included, padding not
+    gib, hours = peak_gib(plan, device), training_hours(plan, device, tokens) / count
+    parameters, trained = plan.shape.parameters, plan.shape.trained
+    download = describe_download(str(settings.model.model_name_or_path))
+    part = "" if trained == parameters else f", {trained / 1e6:,.1f} M of them trained"
+    return DryRun(
+        {"gpus": gpus, "parameters": parameters, "trained": trained, "gib": gib, "tokens": tokens, "hours": hours}
+        | {"downloads": [download]},
+        [
+            f"{parameters / 1e6:,.0f} M parameters{part}, {tokens / 1e6:,.2f} M tokens",
+            f"on {gpus}: about {gib:,.3g} GiB of each, {hours:,.2g} h at {UTILISATION:.0%} of the peak",
+            download,
+        ],
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from datasets import Dataset
 
-from trimsft.data.chat import check_chats
-from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
+from trimsft.data.chat import check_chats, has_weights
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, columns_of, encode, require_masked_prompts, tokenise
 from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
@@ -23,7 +23,18 @@ def known(rows: Any, args: Any, name: str) -> Any:
         return type(rows)({key: known(part, args, key) for key, part in rows.items()})
     if isinstance(rows, Dataset) and len(rows) == 0:
         raise DataError("has no rows", field=f"{name}_dataset")
+    if hasattr(rows, "column_names") and {"image", "images"} & set(columns_of(rows)):
+        _refuse_weights_of_images(rows, name)
     return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
+
+
+def _refuse_weights_of_images(rows: Any, name: str) -> None:
+    """Refuse weights that nobody would see: TRL makes the tokens of such rows batch by batch."""
+    chats = [column for column in columns_of(rows) if column in ("messages", "prompt", "completion")]
+    some = rows.select_columns(chats) if isinstance(rows, Dataset) else rows.take(1)
+    turns = (turn for row in some for column in chats if isinstance(row[column], list) for turn in row[column])
+    if {WEIGHT, TOKEN_WEIGHTS} & set(columns_of(rows)) or any(map(has_weights, turns)):
+        raise DataError("weights of rows with images are not read", field=f"{name}_dataset", hint="remove them")
 
 
 def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bool = False) -> Any:
@@ -31,7 +42,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
     if _is_left_alone(rows, args):
         return rows
     rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
-    columns = _columns(rows)
+    columns = columns_of(rows)
     if _is_for_trl(rows, args):
         train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
         encoder = Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles)
@@ -45,16 +56,12 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
 
 def _checked(rows: Any, encoder: Encoder, name: str) -> Any:
     """Return rows as tokens, labels and weights where they have weights of their own, or as they are."""
-    columns, where = _columns(rows), f"{name} data"
-    has_weights = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns)) or encoder.with_roles
-    if {"image", "images"} & set(columns):
-        if has_weights:
-            raise DataError("weights of rows with images are not known", field=f"{name}_dataset", hint="remove them")
-        return rows
+    columns, where = columns_of(rows), f"{name} data"
+    is_weighed = bool({WEIGHT, TOKEN_WEIGHTS} & set(columns)) or encoder.with_roles
     is_chat = find_form(columns) in ("messages", "prompt-completion") and bool(encoder.tokenizer.chat_template)
     if not isinstance(rows, Dataset):  # the rows of a stream are not known before
-        return tokenise(rows, encoder, where) if is_chat or has_weights or rows.column_names is None else rows
-    if has_weights or (is_chat and check_chats(rows.with_format(None), encoder, where)):
+        return tokenise(rows, encoder, where) if is_chat or is_weighed or rows.column_names is None else rows
+    if is_weighed or (is_chat and check_chats(rows.with_format(None), encoder, where)):
         return tokenise(rows, encoder, where)
     return rows
 
@@ -68,9 +75,4 @@ def _is_left_alone(rows: Any, args: Any) -> bool:
 def _is_for_trl(rows: Any, args: Any) -> bool:
     """Return whether TRL takes these rows, or leaves them to its user."""
     own = {args.dataset_text_field, "image", "images"}
-    return _is_left_alone(rows, args) or has_trl_form(columns := _columns(rows)) or bool(own & set(columns))
-
-
-def _columns(rows: Any) -> list[str]:
-    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
-    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+    return _is_left_alone(rows, args) or has_trl_form(columns := columns_of(rows)) or bool(own & set(columns))

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from accelerate.utils import DynamoBackend
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
@@ -71,10 +72,8 @@ class PackedTexts:
         # of all ranks, so that all of them go on alike
         if sum_over_ranks((labels_between(batch) != IGNORED).sum().float(), "sum") < 2:
             return
-        # layers that would be compiled are not compiled for this
-        eager = (
-            torch.compiler.set_stance("force_eager") if trainer.layer_compiler.settings is not None else nullcontext()
-        )
+        compiles = trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
+        eager = torch.compiler.set_stance("force_eager") if compiles else nullcontext()  # nothing is compiled for this
         training = [module for module in model.modules() if module.training]
         model.eval()  # without dropout
         try:

@@ -8,20 +8,19 @@ runs/qwen2.5-math-1.5b-trim/
 
 import gc
 import logging
-import os
 import shutil
 import traceback
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
+from datasets import disable_progress_bars
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
 from transformers import TrainerCallback, set_seed
-from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
@@ -29,14 +28,14 @@ from trimsft.data.load import list_files
 from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
-from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
-from trimsft.train.card import model_card
+from trimsft.tables import Table, Tabular
 from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint
 from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
-from trimsft.train.stopping import Stopping, resumed_from
-from trimsft.train.telemetry import LogEarly
-from trimsft.train.trainer import TrimSFTTrainer
+from trimsft.train.stopping import Stopping
+from trimsft.train.telemetry import first_and_last
+from trimsft.train.trainer import TrimSFTTrainer, model_card
 
 logger = logging.getLogger("trimsft")
 
@@ -50,13 +49,17 @@ HARMLESS = frozenset([
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainResult:
+class TrainResult(Tabular):
     """A training that has come to its end."""
 
     run: RunDirectory  # where it is; the model is in `run.model_dir`
     steps: int
     metrics: dict[str, Any]  # what Trainer says at the end: train_loss, train_runtime and others
     was_finished: bool  # whether there was nothing left to train
+
+    @property
+    def tables(self) -> list[Table]:
+        return [first_and_last(JsonLines(self.run.telemetry_path), f"{self.run.model_dir}, {self.steps:,} steps")]
 
 
 def train_model(**fields: Any) -> TrainResult:
@@ -114,8 +117,6 @@ def train(settings: Settings) -> TrainResult:
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
     trainer = make_trainer(settings, run)
     trainer.add_callback(stopping)
-    if {"logging_steps", "logging_strategy"}.isdisjoint(settings.overrides):
-        trainer.add_callback(LogEarly())
     if settings.args.process_index == 0:
         inputs = _inputs(settings)
         if inputs["model"]["fingerprint"] is None:  # of the hub: the commit, known after loading
@@ -125,7 +126,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
         trainer.add_callback(_Binding(run, settings, {**environment(), **facts}))
     checkpoint = by_main(lambda: _checkpoint(settings, run))
     if checkpoint:
-        stopping.resume_hint = resumed_from(checkpoint)
+        stopping.resume_hint = f"rerun the command to resume from {checkpoint}"
     with refusing(is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
@@ -160,35 +161,20 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
     """Take the run directory for as long as it is worked in; return whether the run is finished already."""
-    places = (run.train_dir, run.path / ".lock", run.path, *run.path.parents)
-    made = [path for path in places if not path.exists()]
+    is_new = not run.path.exists()
     held.enter_context(run.lock())
-    held.callback(_leave_no_trace, run, made)
+    # where nothing was trained nothing is left, not even the lock, which is still held
+    held.callback(lambda: shutil.rmtree(run.path) if is_new and not run.config_path.exists() else None)
     if any(run.train_dir.glob("checkpoint-*")):
-        stopping.resume_hint = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
+        stopping.resume_hint = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
     if not run.config_path.exists():
         return False
     run.settle_config(settings.overrides, harmless=HARMLESS)
     _settle_inputs(run, settings)
-    if not run.is_finished():
-        return False
-    if not any(run.model_dir.glob("*.safetensors")):
-        logger.warning("%s was finished, but its model is missing; it is made again", run.path)
-        if latest_checkpoint(run.train_dir) is None:
-            raise RunError(
-                f"{run.path} was finished, but its model is missing, and no checkpoint is left to make it from",
-                hint="restore the model, or choose another output directory to train again",
-            )
+    if not run.is_finished() or not any(run.model_dir.glob("*.safetensors")):
         return False
     stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
-
-
-def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
-    """Where nothing was trained, remove the lock, which is still held, and empty folders, if they were not there."""
-    for path in [] if run.config_path.exists() else made:
-        with suppress(OSError):  # what holds something else stays
-            path.unlink() if path.name == ".lock" else path.rmdir()
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
@@ -221,13 +207,9 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
     args.hub_model_id = args.hub_model_id or run.path.resolve().name
-    if "hub_strategy" not in settings.overrides:
-        args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
-    if "disable_tqdm" not in settings.overrides and os.environ.get("TQDM_DISABLE") == "1":
-        args.disable_tqdm = True  # lines with the time that is left, in place of a bar that is not shown
-    if args.disable_tqdm:
-        disable_progress_bar()  # those of saving and loading too
+    for disable in (disable_progress_bar, disable_progress_bars):  # of transformers and datasets, between our lines
+        disable()
     with refusing():
         set_seed(args.seed)
     tokenizer = by_main(lambda: load_tokenizer(settings), everywhere=True)

@@ -40,7 +40,6 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._work = ""  # what is brought to its end before a signal is obeyed
         self._signal, self._signal_time = 0, 0.0
         self._agreed = 0  # the signal that all ranks have agreed on
-        self._steps_since = 0  # how many were begun since then
         self._group: Any = None
         self._process = os.getpid()
         self._before: dict[int, Handler] = {}
@@ -85,11 +84,6 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             self._group = distributed.new_group(backend="gloo", timeout=args.ddp_timeout_delta)
         self._work, self.has_begun = "this step, with a checkpoint", True
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._steps_since += self._agreed > 0
-        if self._steps_since > 1:  # `save_strategy="best"` saves nothing after an evaluation that was not the best
-            raise interruption(self._agreed, f"; {self.resume_hint}")
-
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._agreed = self._signal
         if self._group is not None:
@@ -105,18 +99,13 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         place = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        self.resume_hint = resumed_from(place)
+        self.resume_hint = f"rerun the command to resume from {place}"
         if self._agreed:
             step = f"step {state.global_step} of {state.max_steps}"
             raise interruption(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._work = ""
-
-
-def resumed_from(place: object) -> str:
-    """Return the words that say how to continue."""
-    return f"rerun the command to resume from {place}"
 
 
 def keep_workers(loader: Any) -> Any:

@@ -9,20 +9,21 @@ ranks. `runs/records.py` lists the fields of a line of `telemetry.jsonl`:
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import TrainerCallback
 
 from trimsft.head.problem import joined
-from trimsft.objectives import SFT, TokenStats, TrimSFT, TrimSFTEasy
+from trimsft.objectives import TokenStats, TrimSFT, TrimSFTEasy
 from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 from trimsft.runs.records import TelemetryLine, figures_of
+from trimsft.tables import Cell, Table
 from trimsft.train.batches import real_tokens
 from trimsft.train.patching import TrimOutput
 
@@ -174,28 +175,23 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
-def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weighs: bool) -> dict[str, str]:
-    """Return warnings about these figures, by a name under which each is given once.
-
-    Args:
-        trims_low: the objective gives tokens far below the margin no weight.
-        weighs: its weights differ at all.
-    """
-    said = {}
-    if trims_low and figures["out_of_reach"] > 0.5:
+def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[str, str]:
+    """Return warnings about these figures, by a name under which each is given once."""
+    said: dict[str, str] = {}
+    if isinstance(objective, TrimSFT | TrimSFTEasy) and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
             f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths "
             f"({band.margin - 3 * band.bandwidth:g}): the base model does not support this data and hardly learns from "
             "it; objective=auto-trim or objective=sft is advised"
         )
-    if weighs and figures["effective_ratio"] < 0.01:
+    if figures["effective_ratio"] < 0.01:
         said["effective ratio"] = (
             f"the effective ratio is {figures['effective_ratio']:.2%}: under 1 % of the tokens carry the weight, "
             f"there is next to nothing left to learn from (median gap {figures['gap_p50']:.1f}); stop here, or "
             "choose another margin or a larger bandwidth"
         )
     # little weight is right where the model knows when to stop
-    if weighs and figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
+    if figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
         said["eos"] = (
             f"the end-of-sequence token has a mean weight of {figures['eos_weight']:.4f} and a mean probability of "
             f"{figures['eos_prob']:.3f}: the model does not learn when to stop; check the length of its answers"
@@ -256,9 +252,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
         trainer, sums = self.trainer, self.sums[mode]
         figures = sums.collect(self._sum_over_ranks, trainer.args.device)
         if "trained_tokens" in figures:
-            trims_low = isinstance(trainer.objective, TrimSFT | TrimSFTEasy)
-            weighs = not isinstance(trainer.objective, SFT)
-            for name, text in warnings_for(figures, sums.band, trims_low=trims_low, weighs=weighs).items():
+            for name, text in warnings_for(figures, sums.band, trainer.objective).items():
                 if name not in self.warned and trainer.args.process_index == 0:
                     logger.warning("%s", text)
                 self.warned.add(name)
@@ -303,25 +297,35 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)
 
 
-# ---- log lines for a person, in place of the dictionary that Trainer prints
+def first_and_last(records: Iterable[Mapping[str, Any]], title: str = "") -> Table:
+    """Return a table of the figures that say how a training went, as they were logged first and last."""
+    plain = [{name.removeprefix(PREFIX): value for name, value in record.items()} for record in records]
+    labels, rows = figures_of(TelemetryLine, "label"), []
+    for name in (*figures_of(TelemetryLine, "card"), "eval_loss", "eval_nll"):
+        logged = [record[name] for record in plain if record.get(name) is not None]
+        if logged:
+            ends = (Cell(f"{value:.4g}", data=value) for value in (logged[0], logged[-1]))
+            rows.append((Cell(labels.get(name, name)), *ends))
+    return Table(title, ("", "first log", "last log"), tuple(rows))
+
+
+# ---- a line of each log, in place of the bar and the dictionary that Trainer prints
 #
-# step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%
+# step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%  0:12:40 left
 
 
 def _line(logs: dict[str, Any], state: Any) -> str:
-    lines = []
+    if "train_loss" in logs:
+        return f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}"
     losses = [name for name in logs if name == "loss" or (name.startswith("eval_") and name.endswith("_loss"))]
-    if losses or f"{PREFIX}nll" in logs:
-        # the shortest: a longer one is a metric of the user's own
-        prefix = min(losses, key=len, default="loss").removesuffix("loss")
-        figures = {name.removeprefix(prefix or PREFIX): one for name, one in logs.items() if name.startswith(prefix)}
-        dataset = prefix.removeprefix("eval").strip("_")
-        where = f"eval{f' of {dataset}' if dataset else ''} at " if prefix else ""
-        shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
-        lines.append("  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown]))
-    if "train_loss" in logs:  # the steps since the last log are in the same record
-        lines.append(f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}")
-    return "\n".join(lines) or "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
+    if not losses:
+        return "  ".join(f"{name} {value}" for name, value in logs.items())
+    prefix = min(losses, key=len).removesuffix("loss")  # a longer one is a metric of the user's own
+    figures = {name.removeprefix(prefix or PREFIX): one for name, one in logs.items() if name.startswith(prefix)}
+    dataset = prefix.removeprefix("eval").strip("_")
+    where = f"eval{f' of {dataset}' if dataset else ''} at " if prefix else ""
+    shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
+    return "  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown])
 
 
 def _clock(seconds: float) -> str:
@@ -329,28 +333,8 @@ def _clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-class LogEarly(TrainerCallback):  # type: ignore[misc]
-    """Has a training log its first step, and a small one at least twenty times."""
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        state.logging_steps = max(1, min(state.logging_steps, state.max_steps // 20))
-        self._first = state.global_step + 1  # of this start: a resumed one logs as soon
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self._first:
-            control.should_log = True
-
-
-class ReadableProgress(ProgressCallback):  # type: ignore[misc]
-    """Trainer's progress bar with readable lines above it."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if state.is_world_process_zero and self.training_bar is not None:
-            self.training_bar.write(_line(logs, state))
-
-
-class ReadablePrinter(PrinterCallback):  # type: ignore[misc]
-    """The same lines without a bar (`disable_tqdm`), and so with the time that is left."""
+class StepLines(TrainerCallback):  # type: ignore[misc]
+    """Prints a line of each log, and in training how much time is left."""
 
     _began = (0.0, 0)  # the time and the step at which this start began
 
@@ -365,7 +349,3 @@ class ReadablePrinter(PrinterCallback):  # type: ignore[misc]
             each = (time.monotonic() - began) / max(1, state.global_step - first)
             line += f"  {_clock(each * (state.max_steps - state.global_step))} left"
         print(line, flush=True)  # noqa: T201
-
-
-READABLE = {ProgressCallback: ReadableProgress, PrinterCallback: ReadablePrinter}
-"""In place of Trainer's own printers; others (notebooks, the user's) stay."""

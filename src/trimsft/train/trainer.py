@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from datasets import Dataset
+from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
-from transformers import AutoProcessor, TrainingArguments
+from transformers import AutoProcessor, PrinterCallback, ProgressCallback
+from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, UsageError, WrongArgument
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
-from trimsft.objectives import SFT, Objective, make_objective, needs_of
+from trimsft.objectives import Objective, make_objective, needs_of
+from trimsft.tables import render
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_COLUMNS
-from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main
-from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import attach, fused_head, unpatch
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import READABLE, Band, Telemetry
+from trimsft.train.telemetry import Band, StepLines, Telemetry, first_and_last
 
 logger = logging.getLogger("trimsft")
 
@@ -44,11 +46,10 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     Args:
         model: a name of the hub, a folder, a causal language model, or a PEFT model of one.
-        args: the settings; those of a parent class are taken over with objective="trim".
+        args: the settings; by default those of `TrimSFTConfig`.
         train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones, as in TRL; or of problem
             and solution, of alpaca or sharegpt (`trimsft.data.formats`), rendered as `trimsft train` does by default.
         eval_dataset: held-out rows, or several sets of them by name.
-        compute_loss_func: a loss in place of the objective; only with objective="sft".
         compute_metrics: metrics of an evaluation; their logits cost a second forward pass.
         objective: overrides the one that `args` names; a name, or any function from `TokenStats` to weights.
         others: the arguments of `SFTTrainer`, such as callbacks, optimizers and peft_config.
@@ -57,7 +58,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
         fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
         telemetry: counts the tokens of each log and warns.
         packed_texts: has texts in rows, and checks that a model keeps them apart.
-        layer_compiler: compiles the layers, where settings ask for it.
         length_reports: what truncation costs, by dataset.
     """
 
@@ -67,12 +67,12 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def __init__(
         self,
         model: Any,
-        args: TrimSFTConfig | TrainingArguments | None = None,
+        args: TrimSFTConfig | None = None,
         data_collator: Any = None,
         train_dataset: Any = None,
         eval_dataset: Any = None,
         processing_class: Any = None,
-        compute_loss_func: Callable[..., Any] | None = None,
+        compute_loss_func: None = None,
         compute_metrics: Callable[..., dict[str, Any]] | None = None,
         *,
         quantization_config: Any = None,
@@ -80,8 +80,16 @@ class TrimSFTTrainer(AtomicCheckpoints):
         objective: Objective | str | None = None,
         **others: Any,
     ) -> None:
-        args = _as_config(model, args)
-        chosen = _choose_objective(args, objective, compute_loss_func)
+        if args is None:
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            args = TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
+        if not isinstance(args, TrimSFTConfig):
+            hint = "it takes the fields of SFTConfig"
+            raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args", hint=hint)
+        if compute_loss_func is not None or args.label_smoothing_factor:
+            field = "label_smoothing_factor" if compute_loss_func is None else "compute_loss_func"
+            raise UsageError("would replace the objective", field=field, hint="use trl.SFTTrainer for it")
+        chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
         if formatting_func is None:
             train_dataset = forms.known(train_dataset, args, "train")
             eval_dataset = forms.known(eval_dataset, args, "eval")
@@ -96,12 +104,12 @@ class TrimSFTTrainer(AtomicCheckpoints):
         head |= {"backend": args.head_backend, "entropy": True}
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
-        self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
-        self._is_fused, self._micro_batch, self._needs_roles = False, (-1, 0), "role" in needs_of(chosen)
+        self.packed_texts = PackedTexts(self)
+        self._is_fused, self._needs_roles = False, "role" in needs_of(chosen)
         try:
             super().__init__(
-                model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
-                compute_metrics, quantization_config=quantization_config, formatting_func=formatting_func, **others,
+                model, args, data_collator, train_dataset, eval_dataset, processing_class, None, compute_metrics,
+                quantization_config=quantization_config, formatting_func=formatting_func, **others,
             )  # fmt: skip
         finally:
             args.model_init_kwargs = init_kwargs
@@ -109,6 +117,9 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
+        if not self.aux_loss_enabled:
+            # it has the host wait for every backward pass, and the head lets no loss through that is not finite
+            args.logging_nan_inf_filter = False
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
         self.fused_head = fused_head(self.model, chosen, **head)
@@ -119,18 +130,15 @@ class TrimSFTTrainer(AtomicCheckpoints):
         ends = {*(ends if isinstance(ends, list | tuple) else [ends]), self._tokenizer.eos_token_id} - {None}
         self.telemetry = Telemetry(self, band, tuple(ends))
         for callback in list(self.callback_handler.callbacks):
-            if type(callback) in READABLE:
+            if type(callback) in (ProgressCallback, PrinterCallback):
                 self.remove_callback(callback)
-                self.add_callback(READABLE[type(callback)])
-        self.add_callback(self.telemetry)
+        for callback in (StepLines(), self.telemetry):
+            self.add_callback(callback)
 
     @property
     def objective(self) -> Objective:
         """The objective by which the tokens are weighed."""
         return self.fused_head.objective
-
-    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
 
     # the data ---------------------------------------------------------------------------------------------------
 
@@ -194,47 +202,37 @@ class TrimSFTTrainer(AtomicCheckpoints):
             yield
             return
         model, self._is_fused = self.model, True
-        attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
-        compiled = self.layer_compiler.compiled(model, accumulates=self.args.gradient_accumulation_steps > 1)
+        attach(model, self.fused_head)
         try:
-            with compiled, batches.without_cudnn_attention():
+            with batches.without_cudnn_attention():
                 yield
         finally:
             unpatch(model)
             self._is_fused = False
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        # the filter of logged losses has the host wait for every backward pass; the head lets no such loss through
-        filters = self.args.logging_nan_inf_filter
-        self.args.logging_nan_inf_filter = filters and (self._has_other_loss or self.aux_loss_enabled)
-        try:
-            with self._fused():
-                return super().train(*args, **kwargs)
-        finally:
-            self.args.logging_nan_inf_filter = filters
-
-    @property
-    def _has_other_loss(self) -> bool:
-        return self.compute_loss_func is not None or self.label_smoother is not None
+        disable_progress_bar()  # of files that are saved, between the lines of steps
+        with self._fused():
+            return super().train(*args, **kwargs)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
-        if self._has_other_loss:
-            if TOKEN_WEIGHTS in inputs:
-                raise DataError("are for the objective, and another loss takes its place", field=TOKEN_WEIGHTS)
-            with self._fused():
-                self.packed_texts.check(model, inputs)
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
         given, context = batches.with_mask_if_needed(inputs, self)
-        with self._fused(), self._located_errors(inputs):
-            self.packed_texts.check(model, inputs)
-            with context:
-                outputs = model(**given, num_items_in_batch=num_items_in_batch)
+        try:
+            with self._fused():
+                self.packed_texts.check(model, inputs)
+                with context:
+                    outputs = model(**given, num_items_in_batch=num_items_in_batch)
+        except FloatingPointError as error:
+            raise FloatingPointError(
+                f"step {self.state.global_step + 1}, rank {self.args.process_index}: {error}; the first tokens of the "
+                f"batch: {inputs['input_ids'].flatten()[:8].tolist()}"
+            ) from error
         loss = outputs.token_loss
         # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
@@ -252,19 +250,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
         given = {name: value for name, value in inputs.items() if name not in ("labels", *TOKEN_COLUMNS)}
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
             return loss, model(**given)
-
-    @contextmanager
-    def _located_errors(self, inputs: dict[str, Any]) -> Iterator[None]:
-        """Name the micro-batch in which a number is not finite."""
-        step, micro_batch = self._micro_batch
-        self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
-        try:
-            yield
-        except FloatingPointError as error:
-            raise FloatingPointError(
-                f"step {self.state.global_step + 1}, micro-batch {self._micro_batch[1] + 1}, rank "
-                f"{self.args.process_index}: {error}; its first tokens: {inputs['input_ids'].flatten()[:8].tolist()}"
-            ) from error
 
     # evaluation, logs, and what is saved ------------------------------------------------------------------------
 
@@ -297,8 +282,6 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
     given, field = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}, "model_name_or_path"
     load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=field)
     if quantization_config is not None:
-        if "quantization_config" in given:
-            raise UsageError("is given twice", field="quantization_config", hint="remove it from model_init_kwargs")
         given["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         given["device_map"] = None
@@ -314,57 +297,44 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
-        if given.get("attn_implementation") is not None:
-            logger.warning("attention caps its scores in this model, and sdpa leaves that out: other logits follow")
-        else:
-            logger.warning(
-                "attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower "
-                "(as fast: --attn_implementation flash_attention_2)"
-            )
+        asked = given.get("attn_implementation") is not None
+        follows = "other logits follow" if asked else "it is eager, which is slower than flash_attention_2"
+        logger.warning("attention caps its scores in this model, and sdpa leaves that out: %s", follows)
+        if not asked:
             model.set_attn_implementation("eager")
     return model
 
 
-# ---- the settings
+# ---- the model card
+
+CARD_SETTINGS = (
+    "learning_rate", "lr_scheduler_type", "num_train_epochs", "max_steps", "max_length", "packing",
+    "per_device_train_batch_size", "gradient_accumulation_steps", "bf16", "seed",
+)  # fmt: skip
 
 
-def _as_config(model: Any, args: Any) -> TrimSFTConfig:
-    """Return the settings as TRL does: defaults for none, and those of a parent class taken over."""
-    if args is None:
-        name = model if isinstance(model, str) else get_config_model_id(model.config)
-        return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
-    if isinstance(args, TrimSFTConfig):
-        return args
-    if not isinstance(args, TrainingArguments):
-        raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args")
-    logger.warning(
-        "objective: 'trim', the default, since %s names none; use TrimSFTConfig to choose", type(args).__name__
+def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, tags: Any = None) -> ModelCard:
+    """Return what the model was made from, with what settings, and the figures of its first and last log."""
+    base, is_adapter = get_config_model_id(trainer.model.config) or "", hasattr(trainer.model, "peft_config")
+    # a folder or file of this machine is named without its path
+    is_local, is_file = os.path.isdir(base), os.path.exists(str(dataset_name))
+    header = ModelCardData(
+        base_model=base if base and not is_local else None,
+        datasets=[dataset_name] if dataset_name and not is_file else None,
+        library_name="peft" if is_adapter else "transformers",
+        model_name=model_name,
+        tags=sorted({*trainer._tag_names, *([tags] if isinstance(tags, str) else tags or [])}),
+        pipeline_tag="text-generation",
     )
-    settings = args.to_dict()
-    hidden = [name for name in settings if name.endswith("_token")]  # to_dict masks them, eos_token too
-    settings.update({name: getattr(args, name) for name in hidden})
-    if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
-        settings["metric_for_best_model"] = None
-    return TrimSFTConfig(**settings)
-
-
-def _choose_objective(
-    args: TrimSFTConfig, objective: Objective | str | None, compute_loss_func: Callable[..., Any] | None
-) -> Objective:
-    """Return the objective of the trainer's own argument or of its settings; refuse what would have no effect."""
-    # margin and bandwidth say which region the telemetry calls the middle
-    for name in ("objective", "gamma", "objective_parameters"):
-        value = getattr(args, name)
-        if objective is not None and value != TrimSFTConfig.__dataclass_fields__[name].default:
-            hint = "remove it from TrimSFTConfig, or give the trainer none"
-            raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
-    chosen = make_objective(objective) if isinstance(objective, str) else objective
-    chosen = args.make_objective() if chosen is None else chosen
-    if not isinstance(chosen, SFT):  # TRL's own code handles both
-        if compute_loss_func is not None:
-            problem = "has no place beside an objective"
-            raise UsageError(problem, field="compute_loss_func", hint="use objective='sft' with it")
-        if smoothing := args.label_smoothing_factor:
-            problem, hint = "is only defined for objective='sft'", "set it to 0"
-            raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
-    return chosen
+    objective = getattr(trainer.objective, "__name__", trainer.objective)
+    sections = [
+        f"# {model_name or 'model'}",
+        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{os.path.basename(base) if is_local else base}`, "
+        f"trained with the objective `{objective}`: loss = sum of w * cross-entropy over the trained tokens of the "
+        "global batch / their number, w not differentiated (*Which Tokens Should SFT Actually Learn?*).",
+        *([f"Data: `{os.path.basename(dataset_name) if is_file else dataset_name}`."] if dataset_name else []),
+        *(f"{name}: {report}" for name, report in trainer.length_reports.items()),
+        ", ".join(f"{name} {getattr(value := getattr(trainer.args, name), 'value', value)}" for name in CARD_SETTINGS),
+    ]
+    figures = render(first_and_last(trainer.state.log_history), "markdown")
+    return ModelCard(f"---\n{header.to_yaml()}\n---\n\n" + "\n\n".join([*sections, figures]))

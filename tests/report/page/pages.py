@@ -53,15 +53,15 @@ def make_evaluated(
     where.mkdir(parents=True)
     graded = {name: samples_of(name, words, greedy=greedy) for name, words in answers.items()}
     results = [result for of_problem in graded.values() for result in of_problem]
-    content = {"grader": {"kind": "strict", "version": "1"}, **score(benchmark, results, same).as_dict()}
+    content = {**score(benchmark, results, same).as_dict(), "grader": {"kind": "strict", "version": "1"}}
     (where / "scores.json").write_text(json.dumps(content))
     (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
     samples, grades = [], []
     for name, results in graded.items():
-        drawn = [result for result in results if not result.greedy]
+        drawn = [result for result in results if result.votes]
         votes = cluster([result.answer for result in drawn], same)
         for result, vote in zip(results, [*votes, None], strict=True):
-            key = {"problem": name, "sample": -1 if result.greedy else result.sample}
+            key = {"problem": name, "sample": result.sample}
             written = text % result.answer if "%s" in text else text
             made = {"seed": 0, "tokens": result.tokens, "finish": "stop", "prompt_sha": ""}
             samples.append({**key, **made, "text": written})
@@ -169,11 +169,9 @@ def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more:
     return Page(write_report(folder / "report.html", runs, title=title, **more).read_text(encoding="utf-8"))
 
 
-def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The values of a packed array: the other half of `packed`, as page.js has it."""
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
-    stored = sum(plane.astype(np.int64) << (8 * n) for n, plane in enumerate(planes.reshape(packed["bytes"], -1)))
-    return (stored * packed["step"]) ** 2 if packed["root"] else packed["low"] + stored * packed["step"]
+def unpack(packed: str) -> np.ndarray:
+    """The values of a packed array, as page.js has them."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
 def contrast(one: str, other: str) -> float:

@@ -7,12 +7,13 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import ATTACK, BETTER, EASY, HARD, HIDDEN, make_evaluated, make_three, page_of, texts
+from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.scores import load_run, macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as module
 from trimsft.report.page.answers import votes_of
 from trimsft.report.page.build import write_report
-from trimsft.report.runs import Graded, Run
+from trimsft.report.runs import Run
 
 
 @pytest.fixture
@@ -37,11 +38,9 @@ def test_scores_and_arrows_are_those_of_the_commands(tmp_path) -> None:
         compared = compare(CompareSettings(runs=(runs["SFT"], runs["TrimSFT"]), metric=metric)).comparisons
         for cell, interval, one in zip(row[1:], exact, compared, strict=True):
             mark = " ↑" if one.significant else ""
-            assert cell == f"{100 * interval.value:.1f}{mark} {100 * interval.low:.1f} to {100 * interval.high:.1f}"
+            assert cell == f"{100 * interval.value:.1f}{mark} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
     assert "↑" in rows[0][3] and "↑" not in rows[1][3]
-    (difference,) = [row for row in read.rows if row[0] == "TrimSFT" and len(row) == 5]
-    assert difference[1].startswith("+50.0 ") and difference[1].endswith("p < 0.001")
-    assert read.data["outcome"]["rows"][2]["marks"] == [" ↑", ""]
+    assert list(read.data["outcome"][2]["arrows"].values()) == ["↑", "", "", "↑"]
 
 
 def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
@@ -53,11 +52,11 @@ def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
         (run / "config.yaml").write_text("seed: 0" if name == "base" else f"objective: {name}")
     read = page_of(tmp_path, runs)
     assert "significantly above or below 1-sft on the same problems" in read.words
-    marks = [row["marks"][0] for row in read.data["outcome"]["rows"]]
-    assert [mark == " ↑" for mark in marks] == [name not in ("base", "sft") for name in objectives]
+    arrows = [row["arrows"]["average"] for row in read.data["outcome"]]
+    assert [arrow == "↑" for arrow in arrows] == [name not in ("base", "sft") for name in objectives]
 
 
-def test_sft_at_its_best_temperature_is_a_row_of_its_own(tmp_path, runs) -> None:
+def test_right_answers_over_the_temperature_stand_on_the_first_screen(browser, tmp_path, runs) -> None:
     for run, share in ((runs["Base"], 0.2), (runs["SFT"], 0.9), (runs["TrimSFT"], 0.6)):
         for path in run.glob("eval/*/scores.json"):
             content = json.loads(path.read_text())
@@ -66,11 +65,14 @@ def test_sft_at_its_best_temperature_is_a_row_of_its_own(tmp_path, runs) -> None
             content["metrics"]["T=0.3"] = {"value": round(4 * share) / 4, "low": 0.1, "high": 1.0}
             path.write_text(json.dumps(content | {"temperature_samples": 4, "temperature": 1.0}))
     read = page_of(tmp_path, runs)
-    last = read.data["outcome"]["rows"][-1]
-    assert (last["label"], last["best"], last["sampled"][0]) == ("SFT at T=0.3", "0.3", 100.0)
-    (chart,) = read.data["charts"]["temperatures"]
-    assert chart["lines"]["SFT"][1:] == [[0.3, 100.0], [1.0, 37.5]]
+    curve = read.data["outcome"][1]["curve"]
+    assert [one[:2] for one in curve] == [[0, 50.0], [0.3, 100.0], [1.0, 37.5]]
     assert any(row[0] == "SFT" and row[-1].startswith("100.0 ") for row in read.rows)
+    browser.open(tmp_path / "report.html")
+    assert "SFT at its best temperature, 0.3, has 100 %." in browser.text("headline")
+    assert sorted(texts(browser, "#scored g")) == ["Base38", "SFT38", "TrimSFT56"]
+    assert len(texts(browser, "#scored g circle")) == 6 and len(texts(browser, "#scored .diamond")) == 3
+    assert len(texts(browser, "#temperatures .line")) == 6 and browser.console() == []
 
 
 def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, runs) -> None:
@@ -84,7 +86,6 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
     part = make_evaluated(tmp_path / "part", "easy", BETTER)
     read = page_of(tmp_path, {**runs, "None": tmp_path / "none", "Part": part})
     for note in (
-        "Not all were graded alike (qwen 1, strict 1)",
         "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be due to that.",
         "TrimSFT was graded by qwen 1, Base by strict 1",
         "TrimSFT was asked other problems than Base under the same ids: hard.",
@@ -92,8 +93,8 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
         "Part has no average: it was not evaluated on hard.",
     ):
         assert note in read.words
-    marks = {row["label"]: row["marks"][0] for row in read.data["outcome"]["rows"]}
-    assert marks == {"Base": "", "SFT": None, "TrimSFT": None, "Part": None}
+    arrows = {row["label"]: row["arrows"]["average"] for row in read.data["outcome"]}
+    assert arrows == {"Base": "", "SFT": None, "TrimSFT": None, "Part": None}
     h0 = next(row for row in read.answers["problems"] if row[2] == "h0" and row[3])
     assert h0[5] is None  # TrimSFT was asked another h0
 
@@ -102,10 +103,10 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
 
 
 def test_votes_by_hand(three) -> None:
-    samples = Run("Base", three["Base"]).samples("easy", ["e1"])
-    assert sorted(sample.sample for sample in samples) == [-1, 0, 1, 2, 3]
-    assert sorted(votes_of(samples)) == [("1", 1, True, False), ("7", 2, False, True)]
-    assert votes_of([]) == [] and votes_of([Graded("p", 0, "t", 1, "wrong", "7", None)]) == []
+    samples = Run("Base", three["Base"]).samples("easy", ["e1"])["e1"]
+    assert [sample.sample for sample, _ in samples] == [-1, 0, 1, 2, 3]
+    assert sorted(votes_of([grade for _, grade in samples])) == [("1", 1, True, False), ("7", 2, False, True)]
+    assert votes_of([]) == [] and votes_of([GradeLine("p", 0, "wrong", "7", None)]) == []
 
 
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
@@ -162,7 +163,7 @@ def test_problems_in_a_line_each_with_the_step_that_differs(opened) -> None:
 def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
     before, after = opened.run(
         "return [...document.querySelectorAll('.side')]"
-        ".map(s => [...s.querySelectorAll('h3, .note, .votes > p, .grade')].map(e => e.textContent))"
+        ".map(s => [...s.querySelectorAll('h2, .note, .votes > p, .grade')].map(e => e.textContent))"
     )
     assert "|".join(before) == (
         "SFT|1 of 4 right|✗ greedy: wrong, 10 tokens|✗ 2 votes for 7 (wins)|✗ sample 2: wrong, 10 tokens|"

@@ -13,7 +13,6 @@ from trimsft.audit.run import Suspect
 from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.build import write_report
-from trimsft.report.page.details import MOST
 from trimsft.report.sweep import read_sweep
 
 
@@ -52,7 +51,7 @@ POINTS = [
     point(4.0, 0.25, 0.45),
     point(1.5, 0.25, 0.52),
 ]
-CHOSEN = {"objective": "trim", "margin": 0.5, "bandwidth": 2.0}
+CHOSEN = point(0.5, 2.0, 0.6, objective="trim")
 
 
 def write(folder: Path, **changes: Any) -> Path:
@@ -70,19 +69,20 @@ def test_a_sweep_marks_what_was_chosen_and_what_is_highest_apart(tmp_path) -> No
     baseline = {"objective": "sft", "value": 0.5, "low": 0.4, "high": 0.6}
     read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection=CHOSEN, baseline=baseline))
     assert read.tabs[0] == "#sweep"
-    assert "Chosen on gsm8k: TrimSFT with margin 0.5 and bandwidth 2, 60.0 [58.0, 62.0] % here." in read.words
+    assert "Chosen on gsm8k: TrimSFT with margin 0.5 and bandwidth 2, 60.0 [58.0, 62.0] %." in read.words
     assert (
-        "The highest here is TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0]; 1 other lies" in read.words
+        "The highest here is TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0] %; 1 other lies" in read.words
     )
-    assert "so the choice is made on other problems. SFT: 50.0 [40.0, 60.0]." in read.words
+    assert "so the choice is made on other problems. SFT: 50.0 [40.0, 60.0] %." in read.words
     start = read.rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
     assert read.rows[start + 1 : start + 4] == [
-        ["2", "60.0 [58.0, 62.0] chosen", "50.0 [48.0, 52.0]", "not tried"],
-        ["0.8", "55.0 [53.0, 57.0]", "61.0 [59.0, 63.0] 3 seeds highest", "30.0 [28.0, 32.0]"],
-        ["0.25", "not tried", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],
+        ["2", "60.0 chosen [58.0, 62.0]", "50.0 [48.0, 52.0]", "–"],  # noqa: RUF001
+        ["0.8", "55.0 [53.0, 57.0]", "61.0 highest [59.0, 63.0]", "30.0 [28.0, 32.0]"],
+        ["0.25", "–", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],  # noqa: RUF001
     ]
-    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection={"objective": "dft"}))
-    assert "What was chosen on gsm8k is not on this map: DFT." in read.words
+    other = {"objective": "dft", "value": 0.6, "low": 0.5, "high": 0.7}
+    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection=other))
+    assert "Chosen on gsm8k was DFT, which is not on this map." in read.words
 
 
 def test_no_setting_of_equal_ones_is_the_highest(tmp_path) -> None:
@@ -95,10 +95,7 @@ def test_no_setting_of_equal_ones_is_the_highest(tmp_path) -> None:
     ("changes", "message"),
     [
         ({"points": []}, r"points: tuple should have at least 1 item"),
-        ({"points": [point(1, 0, 0.5)]}, r"points.0.bandwidth: input should be greater than 0, got 0"),
         ({"points": [point(float("nan"), 1, 0.5)]}, r"margin: input should be a finite number, got nan"),
-        ({"points": [point(1, 1, 0.5, low=0.6)]}, r"points.0: .*a value must lie within its interval"),
-        ({"points": [point(1, 1, 0.5)] * 2}, r"points: a setting is there twice"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, message) -> None:
@@ -108,6 +105,7 @@ def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, message) -> None:
 
 # ---- an audit
 
+MOST = 200
 ONE = Suspect(
     row=4, place="train.jsonl, line 5", start=16, end=18, text="13", expected="12", gap_before=-9.24, gap_after=-7.5,
     score=6.61, left="7 + 5 = ", right=".\nStep 2",

@@ -87,19 +87,19 @@ def test_the_script_weighs_as_the_objectives_do(browser, page, three) -> None:
 def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:
     said = "After training on such data, 38 % of SFT's sampled answers are right and 56 % of TrimSFT's, which do not "
     assert opened.text("outcome") == f"{said}differ clearly. Greedy answers do not differ clearly: 50 and 100 %."
-    assert texts(opened, "#dots g") == ["Base38", "SFT38", "TrimSFT56"]
+    assert texts(opened, "#scored g") == ["Base38", "SFT38", "TrimSFT56"]
 
 
 def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) -> None:
     assert opened.text("question") == "Example 1: 3 times 8?" and opened.text("place") == "wrong step 1 of 2"
     rows = texts(opened, ".row .text")
-    assert rows == ["Step 1: 3 * 8 = 8. should be 24 So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
+    assert rows == ["Step 1: 3 * 8 = 8 should be 24. So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
     assert texts(opened, ".t.bad") == ["8", "8"]
     shares = "return [...document.querySelectorAll('.t.bad')].map(t => parseFloat(t.style.getPropertyValue('--share')))"
     first, second = opened.run(shares)
     assert first > 50 and second < 1
     opened.click("next")
-    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8 ." in texts(opened, ".row .text")[0]
+    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8." in texts(opened, ".row .text")[0]
     opened.click("next")
     assert opened.text("place") == "wrong step 1 of 2"
     opened.click("all")
@@ -145,9 +145,12 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
 def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
-    assert texts(browser, "#dots g")[0] == "run-00-of-a-l…50" and len(texts(browser, "#dots g")) == 8
+    assert len(texts(browser, "#scored g")) == 8 and texts(browser, "#scored .first") == ["run-00-of-…50"]
     assert "8 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
-    assert browser.text("outcome").startswith("50 % of run-00-of-a-long-name's sampled")
+    said = (
+        "50 % of run-00-of-a-long-n…'s sampled answers are right and 50 % of run-11-of-a-long-n…'s, which do not differ"
+    )
+    assert headline(browser).startswith(said) and browser.text("outcome") == ""
     assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
 
 
@@ -208,8 +211,7 @@ def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
     opened.press("End")
     for _ in range(6):
         opened.press("ArrowLeft")
-    told = "“8”: the model gives it 0.01 %, and expects “4”, 9.0 logits above. Share of what is learned: SFT "
-    assert opened.text("card").startswith("“8”: the model gives it 1e-2 %, and expects “"), told
+    assert opened.text("card").startswith("“8”: the model gives it < 0.1 %, and expects “")
     assert "9.0 logits above. Share of what is learned: SFT " in opened.text("card")
     assert opened.text("card").endswith("TrimSFT < 0.01 %.")
     assert texts(opened, ".t.at") == ["8", "8"]  # in both rows
@@ -262,8 +264,7 @@ def test_tables_are_saved_with_intervals_as_numbers(opened) -> None:
         "document.querySelector('[data-csv=\"average@4\"] button').click(); return exported.text()"
     )
     lines = opened.run(save).splitlines()
-    assert lines[0].startswith("run,easy,easy low,easy high,hard,") and lines[1].startswith("Base,")
-    assert all(float(cell) >= 0 for cell in lines[1].split(",")[1:])
+    assert lines[0].startswith("run,easy,easy low,easy high,easy significant,hard,") and lines[1].startswith("Base,0.5")
 
 
 # ---- windows, colours, hostile text

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.visible import json_for_script, visible
+from trimsft.data.visible import json_for_script, shortened, visible
 from trimsft.report.page import details
 from trimsft.report.page.answers import answer_parts
 from trimsft.report.page.scores import score_parts
 from trimsft.report.page.tokens import token_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.runs.files import write_whole
-from trimsft.tokens.statistics import confidence
+from trimsft.tables import to_csv
 
 
 def write_report(
@@ -39,12 +38,10 @@ def write_report(
     """Write the page; return its path.
 
     Args:
-        runs: label -> run directory, the base first. What a directory lacks (eval, tokens.parquet) is left out. The
-            file of a token table, wherever it is, does as well.
-        settings: what was run, for the reader. margin, bandwidth and gamma, where they are among them, are the
-            parameters that weights are computed with; else the paper's. `command` is shown as the command.
+        runs: label -> run directory, or file of a token table, the base first. What a directory lacks is left out.
+        settings: what was run, for the reader; margin, bandwidth and gamma among them are those of the weights.
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
-        sweep: a sweep.json, or the folder of one, whose settings are shown as a heatmap.
+        sweep: a sweep.json, or the folder of one, whose settings are shown first.
     """
     import jinja2
     from markupsafe import Markup
@@ -54,27 +51,25 @@ def write_report(
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     courses = {run.label: run.course for run in read if run.course}
     tokens, scores, answers = token_parts(read, parameters, objectives), score_parts(read), answer_parts(read)
-    parts = {"audits": details.audit_parts(read), "sweep": details.sweep_parts(sweep)}
+    audits, sweep_shown = details.audit_parts(read), details.sweep_parts(sweep)
+    known = {run.label: run.table for run in read if run.table}
+    tables = details.token_tables(known, tokens["model"], tokens["weighing"], band) if tokens else {}
+    tables |= {**scores["tables"], **sweep_shown.get("tables", {})}
     charts = {
-        "temperatures": scores["temperatures"],
-        "gaps": details.gap_charts(read),
+        "temperatures": details.temperature_charts(scores["rows"]),
+        "gaps": details.gap_charts(known),
         "trainings": details.training_charts(courses),
     }
-    charts = {name: drawn for name, drawn in charts.items() if drawn}
-    tabs = {
-        "suspects": parts["audits"],
-        "sweep": parts["sweep"],
-        "tokens": True,
-        "scores": scores["tables"],
-        "answers": answers["data"],
-        "details": True,
-    }
+    content = {"suspects": audits, "sweep": sweep_shown, "tokens": True, "scores": scores["tables"]}
+    content |= {"answers": answers["data"], "details": True}
     data = {
         "tokens": tokens and tokens["data"],
-        "outcome": {"rows": scores["rows"]},
+        "outcome": scores["rows"],
+        "log": details.log_headline(courses),
         "answers": answers["data"],
-        "charts": charts,
+        "charts": {name: drawn for name, drawn in charts.items() if drawn},
         "lines": details.line_styles(read),
+        "csv": {name: to_csv(table) for name, table in tables.items()},
     }
     formulas = ["mathematics.js"] if answers["has_latex"] else []
     scopes = [_resource("page.js"), _scope("tokens.js"), _scope(*formulas, "answers.js")]
@@ -84,25 +79,25 @@ def write_report(
         loader=jinja2.FunctionLoader(_resource),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "number": number}
+    environment.filters |= {"shortened": lambda text: shortened(text, visible), "minus": minus}
     page = environment.get_template("page.html.j2").render(
-        **parts,
         title=title,
-        tabs=[name for name, content in tabs.items() if content],
+        tabs=[name for name, shown in content.items() if shown],
+        audits=audits,
+        sweep=sweep_shown,
         tokens=tokens,
         scores=scores,
         answers=answers,
-        charts=charts,
-        log=details.log_headline(courses),
-        confidences=[(visible(run.label), confidence(run.table, **band)) for run in read if run.table],
+        data=data,
+        tables=tables,
         warnings=details.warnings_of(read),
-        parameters=parameters,
         facts=details.facts_of(settings, read),
         # our own files, and JSON that no parser of HTML can mistake for anything else
-        data=Markup(json_for_script(data)),
+        json=Markup(json_for_script(data)),
         style=Markup(style),
         script=Markup(script),
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
@@ -111,11 +106,11 @@ def write_report(
     return write_whole(Path(out), page.encode())
 
 
-def number(value: float | None, digits: int = 1, sign: str = "") -> str:
-    """Return a figure with so many digits; a dash where there is none, never a negative zero."""
-    if value is None or not math.isfinite(value):
+def minus(number: str | float | None) -> str:
+    """Return a number, to one digit where it is no text, with a sign as long as a plus; a dash for None."""
+    if number is None:
         return "–"  # noqa: RUF001
-    return f"{round(value, digits) or 0.0:{sign}.{digits}f}".replace("-", "\u2212")
+    return (number if isinstance(number, str) else f"{number:.1f}").replace("-", "\u2212")
 
 
 def _scope(*names: str) -> str:

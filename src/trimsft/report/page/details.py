@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimsft.audit.run import AuditFolder
-from trimsft.data.visible import shortened, visible
-from trimsft.objectives import display_name
+from trimsft.audit.run import AuditFolder, Suspect
+from trimsft.data.visible import visible
+from trimsft.objectives import Objective, display_name
 from trimsft.report.colours import lines_of
 from trimsft.report.comparison import flat
+from trimsft.report.run_tables import confidences, row_of
 from trimsft.report.runs import Run
 from trimsft.report.sweep import read_sweep
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.runs.secrets import without_folders
-from trimsft.tokens.statistics import density, range_of
-from trimsft.tokens.table import incomparable
+from trimsft.tables import Cell, Records, Table
+from trimsft.tokens.statistics import density, diagnose, range_of
+from trimsft.tokens.table import TokenTable, incomparable
 
-MOST = 200  # suspects of a folder that are shown
 FINEST = 300  # points of a line
 ENDS = 5  # logged steps at each end of a training that speak for it
 
@@ -38,14 +40,29 @@ def line_styles(runs: Sequence[Run]) -> dict[str, tuple[str, str]]:
     }
 
 
-def gap_charts(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def gap_charts(tables: Mapping[str, TokenTable]) -> list[dict[str, Any]]:
     """Return the densities of the gaps of each run's tokens."""
-    gaps = {visible(run.label): run.table["gap"] for run in runs if run.table}
-    if not gaps:
+    if not tables:
         return []
+    gaps = {visible(label): table["gap"] for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), 121)
     lines = {label: np.stack([grid, density(values, grid)], axis=1).round(5).tolist() for label, values in gaps.items()}
-    return [{"title": "Density of the logit gaps", "x": "logit gap", "y": "", "lines": lines}]
+    return [{"title": "Density of the logit gaps", "x": "logit gap", "lines": lines}]
+
+
+def token_tables(
+    tables: Mapping[str, TokenTable], base: str, weighing: Mapping[str, Objective], band: Mapping[str, float]
+) -> dict[str, Table]:
+    """Return how well each run knows the tokens, and what each objective makes of those of the base."""
+    regions = ("below the band, %", "in it, %", "above it, %")
+    title = f"How well each model knows the tokens; the band is margin {band['margin']:g} ± {band['bandwidth']:g}"
+    sure = ("run", "tokens", "mean nll", "median gap", "first choice, %", "mean entropy", *regions)
+    known = replace(confidences(tables, band).table(), title=title, header=sure)
+    rows = [row_of({"objective": name}, diagnose(tables[base], one, **band)) for name, one in weighing.items()]
+    weights = Records("", f"Weights on all tokens of {base}", rows, digits={"mean_weight": 3, "effective_ratio": 3})
+    gradient = [f"gradient {region}" for region in regions]
+    header = ("objective", "mean weight", "R_eff", "tokens with weight over ½, %", *gradient)
+    return {"confidence": known, "weights": replace(weights.table(), header=header)}
 
 
 def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict[str, Any]]:
@@ -59,8 +76,15 @@ def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict
             if points:
                 lines[visible(label)] = points
         if lines:
-            charts.append({"title": title, "x": "step", "y": "", "lines": lines})
+            charts.append({"title": title, "x": "step", "lines": lines})
     return charts
+
+
+def temperature_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the chart of right answers over the temperature, where several were measured."""
+    lines = {row["label"]: [point[:2] for point in row["curve"]] for row in rows if len(row["curve"]) > 2}
+    title = "Right answers in percent over the temperature (0: greedy)"
+    return [{"title": title, "x": "temperature", "lines": lines}] if lines else []
 
 
 def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
@@ -77,56 +101,51 @@ def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
     return ""
 
 
-def sweep_parts(path: Path | None) -> dict[str, Any] | None:
-    """Return what the template shows of a sweep: the chosen and the highest setting, and a table per objective."""
+def sweep_parts(path: Path | None) -> dict[str, Any]:
+    """Return what the template shows of a sweep: what was chosen, what is highest and why, a table per objective."""
     if path is None:
-        return None
+        return {}
     sweep = read_sweep(path)
     best = max(sweep.points, key=lambda point: point.value)
-    lowest = min(point.value for point in sweep.points)
-    alike = [point for point in sweep.points if point.value >= best.low and point is not best]
-    chosen = None
-    if choice := sweep.selection:
-        setting = (choice.objective, choice.margin, choice.bandwidth)
-        chosen = next((point for point in sweep.points if point.setting == setting), None)
-    tables = []
+    alike = sum(point.value >= best.low for point in sweep.points) - 1
+    selected = sweep.selection and sweep.selection.setting
+    chosen = next((point for point in sweep.points if point.setting == selected), None)
+    marks = {best.setting: "highest"}
+    if alike and alike == len(sweep.points) - 1:  # every other setting may be as good
+        headline, marks = "No setting is clearly better than another.", {}
+        reason = "All settings lie within the interval of the highest one."
+    else:
+        headline = f"Highest of {len(sweep.points)} settings: {best}."
+        place = "It is the highest here, too" if best == chosen else f"The highest here is {best}"
+        reason = f"{place}; {alike} {'other lies' if alike == 1 else 'others lie'} within its interval. "
+        reason += "The highest of many is likely too high, by chance"
+        reason += ", so the choice is made on other problems." if chosen else "."
+    chosen_on = f"Chosen{f' on {sweep.selected_on}' if sweep.selected_on else ''}"
+    if chosen:
+        headline = f"{chosen_on}: {chosen}."
+        marks[chosen.setting] = "chosen, highest" if best == chosen and marks else "chosen"
+    elif sweep.selection:
+        reason += f" {chosen_on} was {display_name(sweep.selection.objective)}, which is not on this map."
+    if sweep.baseline:
+        reason += f" SFT: {sweep.baseline.score}."
+    tables = {}
     for name in dict.fromkeys(point.objective for point in sweep.points):
-        cells = {(point.margin, point.bandwidth): point for point in sweep.points if point.objective == name}
-        margins = sorted({margin for margin, _ in cells})
-        widths = sorted({width for _, width in cells}, reverse=True)
-        rows = [(width, [cells.get((margin, width)) for margin in margins]) for width in widths]
-        tables.append({"name": display_name(name), "margins": margins, "rows": rows})
-    return {
-        "sweep": sweep,
-        "chosen": chosen,
-        # where every other setting may be as good, none is the highest
-        "best": best if len(alike) < len(sweep.points) - 1 else None,
-        "alike": len(alike),
-        "tables": tables,
-        "depth": lambda point: round(60 * (point.value - lowest) / (best.value - lowest or 1)),
-        "names": display_name,
-    }
+        points = {one.setting[1:]: one for one in sweep.points if one.objective == name}
+        margins, widths = (sorted({at for at in axis if at is not None}) for axis in zip(*points, strict=True))
+        rows = []
+        for width in reversed(widths):
+            row = [points.get((margin, width)) for margin in margins]
+            cells = [Cell.of(one.interval, marks.get(one.setting, "")) if one else Cell("") for one in row]
+            rows.append((Cell(f"{width:g}"), *cells))
+        title = f"{display_name(name)}: {sweep.metric} over {', '.join(sweep.benchmarks)} in percent, 95 % intervals"
+        tables[f"sweep of {name}"] = Table(title, ("bandwidth τ", *(f"m = {at:g}" for at in margins)), tuple(rows))
+    return {"headline": headline, "reason": reason, "tables": tables, "command": sweep.command}
 
 
-def audit_parts(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def audit_parts(runs: Sequence[Run]) -> dict[str, list[Suspect]]:
     """Return the suspects of each folder that holds an audit."""
-    audits = []
-    for run in runs:
-        folder = AuditFolder(run.folder)
-        if not run.folder.is_dir() or not folder.suspects_path.is_file():
-            continue
-        suspects = folder.read_suspects()
-        shown = [
-            {name: visible(getattr(one, name)) for name in ("place", "left", "right")}
-            | {"row": one.row, "text": shortened(one.text, visible) or "(end)", "problem": visible(one.problem[:300])}
-            | {"expected": shortened(one.expected, visible)}
-            | {"gap_before": one.gap_before, "gap_after": one.gap_after, "score": one.score}
-            for one in suspects[:MOST]
-        ]
-        counts = {"total": len(suspects), "rows": len({one.row for one in suspects})}
-        trained = any(one.gap_after is not None for one in suspects)
-        audits.append({"label": visible(run.label), "suspects": shown, "trained": trained, **counts})
-    return audits
+    folders = {run.label: AuditFolder(run.folder) for run in runs if run.folder.is_dir()}
+    return {label: folder.read_suspects() for label, folder in folders.items() if folder.suspects_path.is_file()}
 
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
@@ -145,32 +164,22 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
         if command := run.manifest.get("command"):
             commands.setdefault(str(command), []).append(run.label)
     facts |= {f"command of {', '.join(labels)}": command for command, labels in commands.items()}
+    kept = ("model", "data.rows", "template", "system_prompt", "max_length")
     for run in runs:
-        table = [_table_facts(run.table.metadata)] if run.table is not None else []
-        facts[f"run {run.label}"] = "; ".join([str(run.folder), *table])
-    return {visible(name): visible(without_folders(value)) for name, value in facts.items() if value.strip()}
-
-
-def _table_facts(metadata: Mapping[str, Any]) -> str:
-    """Describe how one table was made; what its file does not record is left out."""
-    facts = [f"tokens of {metadata.get('model', '?')}", f"{metadata.get('data', {}).get('rows', '?')} rows"]
-    if "template" in metadata:
-        facts.append(f"template {metadata['template']}")
-    if metadata.get("system_prompt") is not None:
-        facts.append(f"system prompt “{metadata['system_prompt']}”")
-    if metadata.get("max_length"):
-        facts.append(f"rows of at most {metadata['max_length']:,} tokens")
-    return ", ".join(facts)
+        how = flat(run.table.metadata) if run.table else {}
+        tokens = ", ".join(f"{name} {how[name]}" for name in kept if how.get(name, "None") != "None")
+        facts[f"run {run.label}"] = f"{run.folder}{'; tokens: ' if tokens else ''}{tokens}"
+    return {name: without_folders(value) for name, value in facts.items() if value.strip()}
 
 
 def warnings_of(runs: Sequence[Run]) -> list[str]:
     """Say whose rows were cut, and whose tables do not compare with the first one."""
+    tables = {run.label: run.table for run in runs if run.table}
     sentences = []
-    for run in runs:
-        cut = (run.table.metadata.get("cut") if run.table is not None else None) or {}
+    for label, table in tables.items():
+        cut = table.metadata.get("cut") or {}
         rows, tokens, lost = (int(cut.get(name) or 0) for name in ("rows_cut", "tokens_cut", "rows_lost"))
         if rows or lost:
             whole = f", {lost:,} of them with the whole solution" if lost else ""
-            sentences.append(f"{run.label}: {rows:,} rows were cut by {tokens:,} tokens{whole}, at max_length.")
-    tables = {run.label: run.table for run in runs if run.table}
-    return [visible(sentence) for sentence in (*sentences, *map(str, incomparable(tables).values()))]
+            sentences.append(f"{label}: {rows:,} rows were cut by {tokens:,} tokens{whole}, at max_length.")
+    return [*sentences, *map(str, incomparable(tables).values())]

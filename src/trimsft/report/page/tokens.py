@@ -3,15 +3,14 @@
 The base is the first run with a table that no training is known of: its logits are those before a training. Without
 one, the tokens are those of the first run that has a table, and only its own objective is shown.
 
-{"base": true, "model": "Base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
+{"base": true, "path": "base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
  "texts": [" the", ...], "token": packed, "competitor": packed,          indexes into the texts, token after token
  "gap": packed, "nll": packed, "norm": packed, "range": [-16, 27],
  "steps": 318, "wrong": [[example, from, to, "16 * 3 = 34", "48"], ...], "doubt": [-5.0, -0.9],
  "sides": [{"name": "SFT", "objective": "sft", "run": "SFT"}, {"name": "TrimSFT", "margin": 1.5, "bandwidth": 0.8}]}
 
 A side has the fields of its objective where the script computes the weights, `weights` (packed) where Python did. A
-packed array is {"low", "step", "root", "bytes", "data"}: value = low + q step, or (q step)^2; all first (lowest) bytes
-of q stand before all second ones, which deflates better; zlib format; base64.
+packed array is float32, in zlib's format, as base64.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
-from trimsft.grading.steps import arithmetic_steps
+from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
-from trimsft.tokens.statistics import diagnose, objective_of, weights_of
+from trimsft.tokens.statistics import objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
-LONGEST = 4000  # tokens of one example
 MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
 COMPUTED = (*PAPER_OBJECTIVES, "auto-trim")  # the script has their formulas
@@ -59,7 +58,7 @@ class Side:
 def token_parts(
     runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Return the data of the tokens, and rows of the table of weights; None where no run has a table.
+    """Return the data of the tokens, and the objectives that weigh them; None where no run has a table.
 
     Args:
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
@@ -81,7 +80,6 @@ def token_parts(
     low, high = np.quantile(table["gap"][here].astype(np.float64), [0.001, 0.999])
     data = {
         "base": base is not None,
-        "model": visible(run.label),
         "path": visible(without_folders(str(table.metadata.get("model", "")))),
         "numbers": numbers,
         "lengths": [len(one) for one in rows],
@@ -90,34 +88,23 @@ def token_parts(
         "token": packed(token),
         "competitor": packed(competitor),
         "gap": packed(table["gap"][here]),
-        "nll": packed(table["nll"][here], root=True),
-        "norm": packed(table["gradient_norm"][here], root=True),
+        "nll": packed(table["nll"][here]),
+        "norm": packed((table["gradient_norm"] * table["data_weight"])[here]),
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
-        "sides": [_side_data(side, weights[side.name]) for side in sides],
+        "sides": [_side_data(side, table, here) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
-    band = {name: parameters[name] for name in ("margin", "bandwidth")}
-    return {
-        "data": data,
-        "about": _about(run, table, rows),
-        "weights": [(visible(side.name), diagnose(run.table, side.weigher, **band)) for side in sides],
-        "model": run.label,
-    }
-
-
-def _about(run: Run, table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> str:
-    count = run.table.example_count if run.table else 0
-    shown = f"{len(rows)} of {count:,}" if len(rows) < count else f"{count:,}"
-    left_out = len(table) - sum(map(len, rows))
-    cut = f", of which {left_out:,} tokens at their ends are not shown" if left_out and len(rows) == count else ""
-    return visible(f"{shown} examples, logits of {run.label}{cut}")
+    weighing = {side.name: side.weigher for side in sides}
+    count = f"{run.table.example_count:,}"
+    shown = count if len(rows) == run.table.example_count else f"{len(rows)} of {count}"
+    return {"data": data, "about": f"{shown} examples, logits of {run.label}", "weighing": weighing, "model": run.label}
 
 
 def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
     """Return the rows of each example that is shown."""
     rows, total = [], 0
     for number in np.unique(table["example"]).tolist():
-        rows.append(np.flatnonzero(table["example"] == number)[:LONGEST])
+        rows.append(np.flatnonzero(table["example"] == number))
         total += len(rows[-1])
         if total >= MOST:
             break
@@ -218,28 +205,22 @@ def _made(name: str, parameters: Mapping[str, float]) -> Objective:
     return objective_of(name, parameters) if name in PAPER_OBJECTIVES else make_objective(name)
 
 
-def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
+def _side_data(side: Side, table: TokenTable, rows: NDArray[np.int64]) -> dict[str, Any]:
     data = {"name": visible(side.name), "objective": side.objective, "run": side.run and visible(side.run)}
     if side.objective in COMPUTED:
         return {**data, **vars(side.weigher)}
-    return data | {"weights": packed(weights)}
+    return data | {"weights": packed(weigh(side.weigher, table.stats()).numpy()[rows])}
 
 
-# ---- packed arrays; values that are not finite become the largest of their sign, NaN becomes 0
+def packed(values: NDArray[Any]) -> str:
+    """Pack numbers as float32 of 12 bits of precision, whose last bytes of zeros deflate to nothing.
 
-
-def packed(values: NDArray[Any], *, root: bool = False) -> dict[str, Any]:
-    """Pack whole numbers as they are, others with 65,536 levels; `root` is fine near 0."""
-    if np.issubdtype(values.dtype, np.integer):
-        low, step, width, whole = 0.0, 1.0, 3, values
-    else:
-        finite = np.nan_to_num(values.astype(np.float64), posinf=1e6, neginf=-1e6)
-        scaled = np.sqrt(np.clip(finite, 0, None)) if root else finite
-        low = 0.0 if root else float(scaled.min(initial=0.0))
-        step, width = float(scaled.max(initial=0.0) - low) / 65_535 or 0.5, 2
-        whole = np.round((scaled - low) / step)
-    planes = np.ascontiguousarray(whole.astype("<u4")).view(np.uint8).reshape(-1, 4)[:, :width].T
-    return {"low": low, "step": step, "root": root, "bytes": width, "data": deflated(planes.tobytes())}
+    Token numbers and places are whole and small enough to come back as they were.
+    """
+    whole = np.issubdtype(values.dtype, np.integer)
+    finite = np.nan_to_num(values.astype("<f4"), posinf=1e6, neginf=-1e6)
+    bits = finite.view("<u4") if whole else (finite.view("<u4") + 0x800) & np.uint32(0xFFFFF000)
+    return deflated(bits.tobytes())
 
 
 def deflated(content: bytes) -> str:

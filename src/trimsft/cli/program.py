@@ -1,0 +1,83 @@
+"""The program `trimsft`: what `--help` shows without loading any command, and where a command is found."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from trimsft import __version__
+
+SECTIONS = {
+    "Commands": {
+        "quickstart": "Compare objectives on a small model, on a CPU, offline.",
+        "tokens": "Measure what a model thinks of every trained token.",
+        "train": "Fine-tune a model.",
+        "eval": "Sample, grade and score the answers of a model.",
+        "compare": "Compare evaluated runs, problem by problem.",
+        "report": "Write one page about runs.",
+        "export": "Write a trained model as one folder for other programs.",
+    },
+    "More": {
+        "audit": "Rank what looks wrong in training data.",
+        "sweep": "Train a grid of settings and say which is best.",
+        "study": "Repeat the paper's tables and figures, on your models.",
+        "watch": "See how a training is going, in small curves.",
+    },
+    "Help": {"doctor": "Check this machine.", "recipes": "List the shipped recipes and examples, or copy some."},
+}
+
+
+class Program(TyperGroup):
+    """The commands under their headings; they are imported when one of them is called, which takes a while."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for section in SECTIONS.values() for name in section]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from trimsft.cli.commands import commands
+
+        return typer.main.get_group(commands).commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, section in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(section.items()))
+
+
+app = typer.Typer(
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens, as train and TRL have it
+    },
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trimsft {__version__}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+]
+
+
+@app.callback()
+def program(version: VersionFlag = False) -> None:
+    """Fine-tune language models on the tokens that matter.
+
+    \b
+    Start here:
+      trimsft quickstart                        # all of it in minutes, offline
+      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
+      trimsft train --model MODEL --data DATA.jsonl
+      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
+
+    Every command has --help with examples. Interrupted, commands go on from what they have
+    finished when they are run again.
+    """
