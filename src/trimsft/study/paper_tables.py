@@ -22,7 +22,7 @@ from trimsft.objectives.paper import Setting
 from trimsft.report.run_tables import Analysis
 from trimsft.study import cell as cells
 from trimsft.study import paper
-from trimsft.study.results import Summaries, labels_of, paired, trainings
+from trimsft.study.results import Summaries, labels_of, paired
 from trimsft.tables import DOWN, UP, Cell, Records, Table, Value, mark_best
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import REGIONS, category_intervals, mass_intervals, weight_intervals
@@ -291,9 +291,10 @@ def our_table(
         for setting, of_setting in by_setting.items()
     ]
     seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
-    over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
-    many = f"{trainings(seeds)} each" if seeds else "nothing trained"
-    about = [f"Percent, {many}. Brackets: 95 % interval over {over}."]
+    low, high = min(seeds, default=0), max(seeds, default=0)
+    many = f"{low}" if low == high else f"{low} to {high}"
+    trained = f"{many} training{'' if high == 1 else 's'} each" if seeds else "nothing trained"
+    about = [f"Percent, {trained}. Brackets: 95 % interval over {'seeds and ' if high > 1 else ''}problems."]
     if any(cell.marker for line in lines for cell in line):
         about.append(
             f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "

@@ -155,10 +155,3 @@ def percent_text(interval: Interval, sign: str = "") -> str:
     """Return 41.2 [38.6, 43.9], of shares."""
     value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"
-
-
-def trainings(counts: set[int]) -> str:
-    """Return how many seeds there are of each setting: 3 trainings, 1 to 3 trainings."""
-    low, high = min(counts, default=0), max(counts, default=0)
-    many = f"{low}" if low == high else f"{low} to {high}"
-    return f"{many} training{'' if high == 1 else 's'}"

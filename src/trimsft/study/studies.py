@@ -79,20 +79,11 @@ def in_the_paper(study: Study) -> str:
 # ---- which cells
 
 
-def _compared(scale: Scale, models: Iterable[str]) -> list[Cell]:
-    return [Cell(model=model, objective=objective) for model in models for objective in scale.compared]
-
-
-def _main(scale: Scale) -> list[Cell]:
-    return _compared(scale, scale.models)
-
-
-def _gaps(scale: Scale) -> list[Cell]:
-    return _compared(scale, [scale.focus_model])
-
-
-def _passes(scale: Scale) -> list[Cell]:
-    return _compared(scale, [model for model in PASS_MODELS if model in scale.models] or scale.models)
+def _compared(models_of: Callable[[Scale], Iterable[str]]) -> Callable[[Scale], Iterable[Cell]]:
+    """Return the scale's methods on these of its models."""
+    return lambda scale: [
+        Cell(model=model, objective=objective) for model in models_of(scale) for objective in scale.compared
+    ]
 
 
 def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Iterable[Cell]]:
@@ -111,6 +102,9 @@ def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Ite
 
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
 _VARIANTS = ("tab:variants", "tab:variants-complete")
+_main = _compared(lambda scale: scale.models)
+_gaps = _compared(lambda scale: [scale.focus_model])
+_passes = _compared(lambda scale: [model for model in PASS_MODELS if model in scale.models] or scale.models)
 _base = _from_paper()
 _ablation = _from_paper("bandwidth_ablation", "margin_ablation")
 _half_trims = _from_paper("half_trims_complete", more=("sft",))
