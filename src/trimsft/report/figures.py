@@ -279,6 +279,7 @@ def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -
         axes.set_yticks([], minor=True)
         axes.set(xlim=(MARGINS[0], MARGINS[-1]), ylim=(BANDWIDTHS[0], BANDWIDTHS[-1]))
         axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
+        axes.set_title(f"n = {len(table):,} tokens", loc="left")
         drawn.figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
         legend_below(drawn.figure, axes)
         rows = (
