@@ -8,6 +8,7 @@ import torch
 from benchmarks.measuring import synthetic_head
 from trimsft import DFT, FSFT, SFT, AutoTrim, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
 from trimsft.head import IGNORED
+from trimsft.objectives import DEFT, RankTuner
 
 from . import oracle
 from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exact, make_head
@@ -15,7 +16,7 @@ from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exac
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
 SIZE = (700, 256, 9001)
-OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim()]
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim(), RankTuner(), DEFT()]
 
 
 def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:
