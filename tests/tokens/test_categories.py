@@ -1,4 +1,4 @@
-"""The rules of docs/categories.md, on LaTeX as models write it and tokenizers split it."""
+"""The rules of docs/analysis.md, on LaTeX as models write it and tokenizers split it."""
 
 import re
 
