@@ -16,10 +16,10 @@ from trimsft.data.encode import (
     Encoder,
     LengthReport,
     checked_rows,
-    count_cut,
     encode,
     load_training_data,
     measure_lengths,
+    report_lengths,
 )
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
@@ -122,13 +122,8 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
                 assert example.completion == [label for label in labels[1:] if label != -100]
                 completion = [label for label in row["labels"] if label != -100]
                 assert completion[example.skipped :][: len(example.completion)] == example.completion
-            report = measure_lengths(trained, max_length, keep=keep)
-            assert count_cut(examples) == {
-                "rows_cut": report.truncated,
-                "tokens_cut": report.truncated_tokens,
-                "rows_lost": report.dropped,
-                "longest": min(max_length or report.longest, report.longest),
-            }
+            lengths, left = zip(*((len(one) + one.cut, len(one.trained)) for one in examples), strict=True)
+            assert report_lengths(lengths, left, max_length) == measure_lengths(trained, max_length, keep=keep)
 
 
 def test_a_row_that_cannot_be_rendered_is_named() -> None:
