@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments
@@ -20,6 +21,7 @@ from tests.train.tiny_run import make_model
 from trimsft import integrations
 from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.integrations import make_callback
+from trimsft.integrations.verl import weighted
 from trimsft.models import load_model
 
 
@@ -109,3 +111,18 @@ def test_llama_factory_is_called_with_a_callback(monkeypatch: pytest.MonkeyPatch
     settings.write_text("trimsft: dft\nuse_dft_loss: true\n")
     with pytest.raises(SystemExit, match="use_dft_loss"):
         run(monkeypatch, "llamafactory", settings)
+
+
+def test_verl_gets_weighted_log_probabilities() -> None:
+    def plain(config: Any, output: dict[str, torch.Tensor], data: Any, dp_group: Any) -> torch.Tensor:
+        return -output["log_probs"].values().sum()
+
+    rows = [torch.tensor([-1.0, -2.0], requires_grad=True), torch.tensor([-0.5], requires_grad=True)]
+    log_probs = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    loss = weighted(plain, trimsft.DFT())(None, {"log_probs": log_probs}, None)
+    flat = torch.cat(rows).detach()
+    torch.testing.assert_close(loss.detach(), -(flat.exp() * flat).sum())
+    (gradient,) = torch.autograd.grad(loss, rows[0])
+    torch.testing.assert_close(gradient, -flat[:2].exp())  # a weight is a constant
+    with pytest.raises(UsageError, match="verl has no gap"):
+        weighted(plain, trimsft.TrimSFT())(None, {"log_probs": log_probs}, None)

@@ -99,6 +99,11 @@ def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tm
     assert (len(train), len(held_out)) == (600, 40) and not set(train) & set(held_out)
     trained = training_settings(folder, scale, settings.cells()[2])
     assert (trained.args.seed, trained.args.per_device_train_batch_size) == (2, 24)
+    chains = QuickstartSettings(long=True)  # what the base has never seen, from rows of which most have a wrong step
+    assert (chains.methods, chains.folder().out.name) == (("sft", "dft", "trim", "auto-trim"), "quickstart-long")
+    chains.folder().__class__(tmp_path / "long", chains).settle(chains.to_scale(), chains.cells())
+    rows = [json.loads(line) for line in (tmp_path / "long" / "data" / "train.jsonl").read_text().splitlines()]
+    assert {row["tier"] for row in rows} == {"lab-long"} and sum(row["slips"] > 0 for row in rows) > 0.9 * len(rows)
     with pytest.raises(UsageError, match="methods: unknown name 'trimm'; did you mean 'trim'"):
         QuickstartSettings(methods=("trimm",))
 

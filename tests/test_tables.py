@@ -6,13 +6,11 @@ import math
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from trimsft.data.visible import single_line
-from trimsft.errors import UsageError
 from trimsft.intervals import Interval
 from trimsft.tables import Cell, Records, Table, Tabular, csv_of, escape_latex, mark_best, render, text_table, to_text
 
@@ -48,8 +46,6 @@ def test_the_same_numbers_in_every_format() -> None:
     first, second = csv.DictReader(io.StringIO(render(table, "csv")))
     numbers = {"score": "0.412", "score low": "0.38", "score high": "0.445", "score significant": "true"}
     assert first == {"run": "trim", **numbers} and second["score"] == ""
-    with pytest.raises(UsageError, match=r"unknown name 'html'.* known: terminal, markdown, latex, csv"):
-        render(table, "html")
 
 
 def test_a_result_prints_as_its_tables_and_becomes_a_frame() -> None:

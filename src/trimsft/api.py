@@ -102,12 +102,10 @@ def train_model(**fields: Any) -> TrainResult:
 
 @_takes(EvalSettings)
 def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Evaluated:
-    """Sample, grade and score a model; what is recorded already is not generated again.
+    """Sample, grade and score a model: a run directory, a folder, or a name of the hub or of a server.
 
-    Args:
-        model: a run directory, a model folder, or a name of the hub or of a server.
-        benchmarks: names or .jsonl files; one or several.
-        options: fields of `trimsft.evaluate.EvalSettings`, such as samples=4, max_tokens=512.
+    Benchmarks are names or .jsonl files, options the fields of `trimsft.evaluate.EvalSettings`: samples=4. What is
+    recorded already is not generated again.
     """
     from trimsft.evaluate.run import evaluate
 
@@ -116,12 +114,9 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
 
 @_takes(TokenSettings)
 def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
-    """Write the token table of each model over the same rows; a table that is there already is left as it is.
+    """Write the token table of each model, a run directory, a folder or a name of the hub, over the same rows.
 
-    Args:
-        models: run directories, model folders or names of the hub; one or several.
-        data: a file or a dataset of the hub, as for training, or rows.
-        options: fields of `trimsft.tokens.TokenSettings`, such as sample=500, top=5.
+    Options are the fields of `trimsft.tokens.TokenSettings`: sample=500. A table that is there is left as it is.
     """
     from trimsft.tokens import measure
 
@@ -130,12 +125,9 @@ def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
 
 @_takes(AuditSettings)
 def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
-    """Rank the rows and spans of training data that look wrong; the data itself is never changed.
+    """Rank the rows and spans of training data that look wrong to a model; the data itself is never changed.
 
-    Args:
-        data: a file or a dataset of the hub, as for training, or rows.
-        model: a run directory, a model folder or a name of the hub.
-        options: fields of `trimsft.audit.AuditSettings`, such as out="audit", training=False.
+    Options are the fields of `trimsft.audit.AuditSettings`: out="audit", training=False.
     """
     from trimsft.audit.run import audit
 
@@ -154,9 +146,8 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
 def write_report(runs: Names, **options: Any) -> ReportFiles:
     """Write one page, tables and figures about the tokens and scores of runs.
 
-    Args:
-        runs: run directories or token tables, each with or without a label ("SFT=runs/sft"); the first is the base.
-        options: fields of `trimsft.report.ReportSettings`, such as out="report", margin=1.0.
+    Runs are directories or token tables, each with or without a label ("SFT=runs/sft"); the first is the base. Options
+    are the fields of `trimsft.report.ReportSettings`: out="report", margin=1.0.
     """
     from trimsft.report import make_report
 

@@ -1,14 +1,12 @@
 r"""What goes wrong, as data: the field, its value and what would be right; signals; and how a command ends.
 
-    >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
-    >>> print(error)
-    sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(error.message("--{}".format))
-    --sample: must be at least 1, got 0; leave it out to use all rows
-    >>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
-    data: 3 rows lack a solution; set drop_incomplete=True
-
-No code reads the text of a message: whoever has to decide asks for the class or its fields.
+>>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
+>>> print(error)
+sample: must be at least 1, got 0; leave it out to use all rows
+>>> print(error.message("--{}".format))
+--sample: must be at least 1, got 0; leave it out to use all rows
+>>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
+data: 3 rows lack a solution; set drop_incomplete=True
 """
 
 import os

@@ -14,9 +14,6 @@ line is made and by which values are checked.
     >>> Settings(engine="vlm")
     Traceback (most recent call last):
     trimsft.errors.UsageError: engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm
-    >>> Settings(samples=2.5)
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: samples: must be a whole number, got 2.5
 """
 
 import contextlib

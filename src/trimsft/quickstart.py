@@ -25,7 +25,7 @@ from trimsft import lab
 from trimsft.errors import one_line
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
 from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
-from trimsft.lab import TIERS, FineTuning
+from trimsft.lab.task import LONG, TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
 from trimsft.runs import RunDirectory, locked, write_whole
@@ -39,7 +39,14 @@ from trimsft.tables import Table, mark_best
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
 TEMPERATURES = (0.3, 0.6)  # beside the samples at 1 and the greedy answers
 BASELINE, METHOD, OURS = "sft", "trim", "auto-trim"
-FULL = {"methods": (*PAPER_OBJECTIVES, OURS), "rows": 1200, "problems": 40, "table_rows": 100}
+FULL = {
+    "methods": (*PAPER_OBJECTIVES, OURS), "rows": 1200, "problems": 40, "table_rows": 100,
+    "tiers": tuple(TIERS), "slip_rate": FineTuning.slip_rate, "max_tokens": 128,
+}  # fmt: skip
+LONGER = {
+    "methods": (BASELINE, "dft", METHOD, OURS), "problems": 60, "table_rows": 40,
+    "tiers": (LONG,), "slip_rate": 0.4, "max_tokens": 160,
+}  # fmt: skip
 FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table_rows": 40}
 
 
@@ -47,12 +54,9 @@ FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table
 class QuickstartSettings:
     """One quickstart: the options of the command, and how much is done, the same for every method."""
 
-    out: Path | None = option(
-        None, help="The folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
-    )
-    fast: bool = option(
-        False, flags=("--fast",), help="Half of the data, fewer problems; SFT, TrimSFT and AutoTrim unless named."
-    )
+    out: Path | None = option(None, help="The folder for everything (default: runs/quickstart; -long, -fast).")
+    fast: bool = option(False, flags=("--fast",), help="Half of the data, fewer problems, three methods.")
+    long: bool = option(False, flags=("--long",), help="Teach longer chains, from rows with 40 % wrong steps.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0, most=2**32 - 1)
     methods: tuple[str, ...] = option(
         (),
@@ -65,18 +69,21 @@ class QuickstartSettings:
     table_rows: int = 0  # held-out solutions whose tokens are measured before and after
     batch: int = 24
     samples: int = 8
-    max_tokens: int = 128  # twice what the longest solutions take: who has not answered by then will not
+    max_tokens: int = 0  # more than the longest solutions take: who has not answered by then will not
+    tiers: tuple[str, ...] = ()
+    slip_rate: float = 0.0
     workers: int | None = None  # methods side by side; by default as many as there are cores
 
     def __post_init__(self) -> None:
         check_options(self)
-        for name, value in (FAST if self.fast else FULL).items():
+        for name, value in (FULL | (LONGER if self.long else {}) | (FAST if self.fast else {})).items():
             object.__setattr__(self, name, getattr(self, name) or value)
         check_objectives(self.methods, field="methods")
 
     def to_scale(self) -> Scale:
         return replace(
             LAB,
+            benchmarks=self.tiers,
             rows=self.rows,
             defaults={**LAB.defaults, "per_device_train_batch_size": self.batch},
             problems=self.problems,
@@ -92,12 +99,13 @@ class QuickstartSettings:
         return [Cell(model="lab", objective=name, seed=self.seed) for name in (BASE, *self.methods)]
 
     def folder(self) -> QuickstartFolder:
-        return QuickstartFolder(self.out or Path("runs/quickstart-fast" if self.fast else "runs/quickstart"), self)
+        name = f"quickstart{'-long' if self.long else ''}{'-fast' if self.fast else ''}"
+        return QuickstartFolder(self.out or Path("runs") / name, self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all that results depend on."""
         record = dataclasses.asdict(self) | {"methods": list(self.methods)}
-        return {name: value for name, value in record.items() if name not in ("out", "fast", "workers")}
+        return {name: value for name, value in record.items() if name not in ("out", "fast", "long", "workers")}
 
 
 @dataclass(frozen=True)
@@ -112,8 +120,9 @@ class QuickstartFolder(StudyFolder):
         refuse_links(*self.out.glob("*"))
         with locked(self.out / ".settling", patience=PATIENCE):
             RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
-            trained = FineTuning(rows=settings.rows, seed=settings.seed)
-            held_out = FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)
+            of_task = FineTuning(seed=settings.seed, tiers=settings.tiers, slip_rate=settings.slip_rate)
+            trained = replace(of_task, rows=settings.rows)
+            held_out = replace(of_task, rows=settings.table_rows, seed=settings.seed + HELD_OUT)
             for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
                 if not path.exists():
                     lab.write_training(path, rows)
@@ -173,18 +182,14 @@ class QuickstartOutcome:
 
 
 def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) -> QuickstartOutcome:
-    """Do what is missing; raises `RunError` where the folder holds another quickstart.
-
-    Args:
-        on_event: called with every change of a cell.
-    """
+    """Do what is missing; raises `RunError` where the folder holds another quickstart."""
     from trimsft.evaluate.scores import load_run
     from trimsft.report.page.build import write_report
 
     began, folder, scale = time.monotonic(), settings.folder(), settings.to_scale()
     cells = run_cells(settings.cells(), scale, folder, workers=settings.workers, on_event=on_event)
     runs = {cell.objective: folder.run(cell) for cell in settings.cells() if cell in cells.done}
-    outcome = QuickstartOutcome(settings, cells, {name: load_run(run, tuple(TIERS)) for name, run in runs.items()})
+    outcome = QuickstartOutcome(settings, cells, {name: load_run(run, settings.tiers) for name, run in runs.items()})
     outcome.compare()
     if runs:
         try:
@@ -192,7 +197,10 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
                 folder.out / "report.html",
                 {method_name(name): run for name, run in runs.items()},
                 title="TrimSFT quickstart",
-                settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
+                settings={
+                    "command": f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}",
+                    **settings.as_dict(),
+                },
                 objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
             )
         except Exception as failure:  # the table is worth showing without it
@@ -211,7 +219,7 @@ def headline(settings: QuickstartSettings, cell: Cell) -> str:
     """Return one number of a run that is done."""
     from trimsft.evaluate.scores import load_run
 
-    mean = macro(load_run(settings.folder().run(cell), tuple(TIERS)), SAMPLED).value
+    mean = macro(load_run(settings.folder().run(cell), settings.tiers), SAMPLED).value
     return f"average@{settings.samples} {100 * mean:.1f}"
 
 
@@ -240,7 +248,7 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
     places = {SAMPLED: "at temperature 1", GREEDY: "with greedy decoding"}
     for metric, comparisons in outcome.comparisons.items():
         place = places.get(metric, f"where SFT is best, at temperature {metric.removeprefix('T=')}")
-        means = [one for one in comparisons if one.benchmark == AVERAGE]
+        means = [one for one in comparisons if one.benchmark == (LONG if outcome.settings.long else AVERAGE)]
         named = [one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)]
         for one in named:
             verb = "is above" if one.difference.value > 0 else "is below"

@@ -6,17 +6,17 @@ Names of columns are as published; types of columns and forms of answers are ass
 
 import gzip
 import json
-import math
-import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from datasets import Dataset, Features, List, Value
 
+from trimsft.data import load
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
-from trimsft.evaluate.problems import Problem, benchmark_name, read_problems, write_problems
+from trimsft.evaluate.problems import Problem, benchmark_name, read_problems
 from trimsft.evaluate.settings import EvalSettings
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
@@ -28,9 +28,10 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data is not here")
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_published_sets_are_whole(name: str) -> None:
+    if not (SHARED / f"{name}.jsonl").is_file():
+        pytest.skip("the shared data is not here")
     problems = load_benchmark(name, SHARED)
     assert len(problems) == BENCHMARKS[name].count
     assert len({problem.id for problem in problems}) == len(problems)
@@ -47,6 +48,8 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     assert describe_source("mine", tmp_path) == str(path)
     assert load_benchmark(path, limit=1) == [Problem("a", "What is 1+1?", "2")]
     assert benchmark_name(path) == "mine" and benchmark_name("math500") == "math500"
+    twice = write(tmp_path / "twice.jsonl", ROW, ROW | {"problem": "And 2+2?"})
+    assert [problem.id for problem in read_problems(twice)] == ["a", "a#2"]
     packed = tmp_path / "packed.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert [problem.answer for problem in load_benchmark(packed)] == ["2", "4"]
@@ -75,24 +78,14 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     assert load_benchmark(path.rename(tmp_path / "mine.jsonl"))[0].tolerance is None
 
 
-def test_an_id_may_be_used_again(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.jsonl", ROW, ROW | {"problem": "And 2+2?"})
-    assert [problem.id for problem in read_problems(path)] == ["a", "a#2"]
-
-
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("{", "line 2: not JSON"),
-        ("[1]", "line 2: must be an object with named fields, got list"),
+        ("{", "line 2: not usable JSON"),
         ({"question": "?", "answer": "1"}, "line 2: no field 'problem'; it has 'question', 'answer'"),
         ({"problem": "?"}, "line 2: no field 'answer'; it has 'problem'"),
-        ({"problem": " ", "answer": "1"}, "line 2: 'problem' must be a text, got ' '"),
         ({"problem": "?", "answer": []}, r"line 2: 'answer' must be a text or a number, or a list of such, got \[\]"),
-        ({"problem": "?", "answer": ["1", [2]]}, r"line 2: 'answer' must be a text or a number, or a list of such"),
         ({"problem": "?", "answer": ""}, "line 2: no field 'answer'"),
-        ({"problem": "?", "answer": "1", "id": 1.5}, "line 2: 'id' must be a text or an integer, got 1.5"),
-        ({"problem": "?", "answer": "1", "error": "-1"}, "line 2: 'error' must be a number between 0 and 1"),
         ({"problem": "?", "answer": "1", "tolerance": "x"}, "line 2: 'tolerance' must be a number between"),
         ({"problem": "?", "answer": "1", "is_multiple_answer": "no"}, "line 2: 'is_multiple_answer' must be true"),
     ],
@@ -112,46 +105,22 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     write(tmp_path / "mine.jsonl", ROW)
     with pytest.raises(DataError, match=r"has no math500\.jsonl; it holds mine"):
         load_benchmark("math500", tmp_path)
-    with pytest.raises(DataError, match="holds no problems"):
+    with pytest.raises(DataError, match="leaves no name to record it under"):
+        benchmark_name("..jsonl")
+    with pytest.raises(DataError, match="holds no rows"):
         load_benchmark(write(tmp_path / "empty.jsonl"))
 
 
-@pytest.mark.parametrize("name", ["...jsonl", "....jsonl.gz", "..", ".", "", "a/..", "/"])
-def test_a_name_outside_its_folder_is_refused(name: str) -> None:
-    with pytest.raises(DataError, match="leaves no name to record it under"):
-        benchmark_name(name)
-    assert benchmark_name("../a/b.jsonl") == "b" and benchmark_name(".jsonl") == ".jsonl"
-
-
-VALUES = [None, 0, -1, 1.5, 10**400, math.nan, math.inf, True, "", " ", "x", "\ud83d", "\x00", [], ["x"], {}, {"a": 1}]
-
-
-@pytest.mark.parametrize("count", [150, pytest.param(3000, marks=pytest.mark.soak)])
-def test_whatever_a_file_holds_is_read_or_refused_in_one_line(count: int, tmp_path: Path) -> None:
-    """Rows with fields of any type, and files with bytes flipped, cut out, doubled or packed."""
-    dice, refused = random.Random(0), list[str]()
-    names = ["id", "problem", "answer", "is_multiple_answer", "error", "unit", "tolerance"]
-    junk = [b"", b"\xff", b"[" * 3000, b"\n", b"9" * 5000, b"{"]
-    for _ in range(count):
-        rows = [ROW | {"id": 0}, ROW | {"id": 1, "problem": "1+1?", dice.choice(names): dice.choice(VALUES)}]
-        content = bytearray("".join(json.dumps(row) + "\n" for row in rows).encode())
-        is_packed = dice.random() < 0.2
-        content = bytearray(gzip.compress(content)) if is_packed else content
-        for _ in range(dice.choice([0, 0, 1, 3])):
-            at = dice.randrange(len(content))
-            content[at : at + dice.choice([0, 1, 9])] = dice.choice(junk)
-        path = tmp_path / ("mine.jsonl.gz" if is_packed else "mine.jsonl")
-        path.write_bytes(content)
-        try:
-            problems = load_benchmark(path)
-        except DataError as error:
-            refused.append(str(error))
-        else:
-            again = path.with_name("again.jsonl")
-            again.write_bytes(write_problems(problems))
-            assert read_problems(again) == problems
-    assert count / 4 < len(refused) < count
-    assert all(len(line.splitlines()) == 1 and len(line) < 1000 for line in refused)
+def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 2**26))
+    monkeypatch.setattr(load, "LONGEST_LINE", 2**20)
+    for read in (load_benchmark, load.read_file):
+        tracemalloc.start()
+        with pytest.raises(DataError, match=r"mine\.jsonl\.gz, line 1: longer than 1,048,576 bytes"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+        tracemalloc.stop()
 
 
 TEXT, INTEGER = Value("string"), Value("int64")
@@ -223,20 +192,17 @@ def test_what_is_asked_and_how_it_is_read(name: str, monkeypatch: pytest.MonkeyP
     assert load_benchmark(name, limit=1) == expected[:1]
 
 
-@pytest.mark.parametrize("error", [ConnectionError("no\nroute."), ConnectionError()])
-def test_out_of_reach_it_names_the_way_out(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_reach_it_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **settings: Any) -> None:
-        raise error
+        raise ConnectionError("no\nroute.")
 
     monkeypatch.setattr("datasets.load_dataset", refuse)
     with pytest.raises(DataError) as told:
         load_benchmark("minerva")
-    what = "no route" if str(error) else "ConnectionError"
-    assert (told.value.field, told.value.remedy) == ("benchmarks", ("data_dir", "FOLDER"))
+    source = f"math-ai/minervamath (test) at {BENCHMARKS['minerva'].revision}"
     assert str(told.value) == (
-        "benchmarks: cannot load 'minerva' from the hub, math-ai/minervamath (test) at "
-        f"{BENCHMARKS['minerva'].revision}: {what}; without the hub, name a folder that holds minerva.jsonl; "
-        "set data_dir='FOLDER'"
+        f"benchmarks: cannot load 'minerva' from the hub, {source}: no route; without the hub, name a folder that "
+        "holds minerva.jsonl; set data_dir='FOLDER'"
     )
 
 
@@ -246,6 +212,3 @@ def test_a_changed_dataset_is_noticed() -> None:
     for name, answer in (("amc", 7.5), ("amc", float("inf")), ("gsm8k", "so it is 5")):
         with pytest.raises(DataError, match="row 5: no answer in it"):
             from_hub(name, {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
-    for name, row, lacking in (("gsm8k", {"answer": "#### 1"}, "problem"), ("minerva", {"question": "?"}, "answer")):
-        with pytest.raises(DataError, match=f"row 5: no field '{lacking}'"):
-            from_hub(name, row, 5)

@@ -50,21 +50,3 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     assert "\\toprule" in out.read_text()
     unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])
     assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr
-
-
-def test_an_interrupted_evaluation_says_how_to_go_on(
-    benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked: list[object] = []
-
-    def interrupted(request: object) -> str:
-        asked.append(request)
-        if len(asked) > 20:
-            raise KeyboardInterrupt
-        return "2"
-
-    monkeypatch.setattr(run, "make_engine", lambda settings: ScriptedEngine(interrupted))
-    done = CliRunner().invoke(app, ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path), "--template", "plain"])
-    assert done.exit_code == 130
-    kept = "what is finished is kept; rerun the command to resume"
-    assert done.stderr.splitlines()[-1] == f"trimsft: interrupted; {kept}"

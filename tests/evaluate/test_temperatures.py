@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate import EvalSettings, Evaluated
+from trimsft.evaluate import Evaluated
 from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.engines import Request
 from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, temperatures_of
@@ -89,22 +89,6 @@ def test_a_record_grows_by_temperatures(run_at: Callable[..., Evaluated], tmp_pa
     for fewer in ((0.6,), ()):
         with pytest.raises(RunError, match=r"temperatures: was \[0.3, 0.6\], now .* \(a record never shrinks\)"):
             run_at("grown", temperatures=fewer)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"temperatures": (1.0,)}, "temperatures: 1 is the temperature of the samples"),
-        ({"temperatures": (0.5, 0.5)}, "temperatures: 0.5 is there twice"),
-        ({"temperatures": (0,)}, "temperatures: 0 is the greedy answer"),
-        ({"temperatures": (-1,)}, "temperature: must be at least 0"),
-        ({"temperatures": (0.5,), "samples": 0}, "temperatures: has no effect on the greedy answer alone"),
-        ({"temperature_samples": 2}, "temperature_samples: has no effect without further temperatures"),
-    ],
-)
-def test_temperatures_that_mean_nothing_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        EvalSettings(model="m", benchmarks=("lab-easy",), **options)
 
 
 # ---- a comparison

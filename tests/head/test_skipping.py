@@ -125,19 +125,6 @@ def test_rows_of_equal_mass(objective, backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_many_light_rows_beside_a_few_heavy_ones(backend) -> None:
-    """Each light row is below the threshold; together they hold a good share of the gradient."""
-    head = spread_head(16, hidden_size=32, vocabulary=300, lowest_gap=9.0, highest_gap=12.0)
-    head.labels[[4, 12]] = (head.labels[[4, 12]] + 1) % 300
-    objective = lambda tokens: torch.where(tokens.gap < 0, 0.01, 1.0)  # noqa: E731
-    expected = exact(head, objective)
-    got = fused(head, objective, backend, skip_below=HIGH)
-    below = int((expected.weights * expected.tokens.doubt < HIGH).sum())
-    assert got.kept > 16 - below
-    assert_within_bound(got, expected)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("skip_below", [0, HIGH])
 def test_zero_weights_give_zero_gradients(skip_below, backend) -> None:
     got = fused(make_head(4, bias=True), lambda tokens: torch.zeros_like(tokens.nll), backend, skip_below=skip_below)
@@ -183,32 +170,12 @@ light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).
 thresholds = st.floats(0, 2)
 
 
-@given(masses | light_masses, thresholds)
-def test_rule_keeps_heavy_rows_and_skips_little_mass(mass, skip_below) -> None:
-    keep = rows_to_keep(mass, skip_below)
-    assert keep.dtype == torch.bool and keep.shape == mass.shape
-    assert keep[mass >= skip_below].all()
-    skipped, total = mass[~keep].double().sum(), mass.double().sum()
-    assert skipped <= SKIPPED_MASS * total * (1 + 1e-12)
-
-
 @given(masses | light_masses, thresholds, thresholds)
-def test_rule_keeps_everything_at_0_and_fewer_rows_at_a_higher_threshold(mass, one, other) -> None:
-    assert rows_to_keep(mass, 0.0).all()
-    low, high = sorted((one, other))
-    assert (rows_to_keep(mass, low) >= rows_to_keep(mass, high)).all()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_permuted_tokens_give_permuted_statistics_and_the_same_weight_gradient(backend) -> None:
-    head, order = spread_head(10, hidden_size=16, vocabulary=100), [3, 9, 0, 1, 8, 2, 7, 4, 6, 5]
-    before, after = fused(head, TrimSFT(), backend), fused(head.rows(torch.tensor(order)), TrimSFT(), backend)
-    rounding = logit_rounding(head)
-    torch.testing.assert_close(after.tokens.gap, before.tokens.gap[order], rtol=0, atol=rounding)
-    assert torch.equal(after.tokens.competitor, before.tokens.competitor[order])
-    assert distance(after.hidden, before.hidden[order]) < rounding
-    assert distance(after.weight, before.weight) < rounding
-    assert after.kept == before.kept
+def test_the_rule_keeps_heavy_rows_and_skips_little_mass(mass, one, other) -> None:
+    low, high = (rows_to_keep(mass, skip_below) for skip_below in sorted((one, other)))
+    assert high.dtype == torch.bool and high.shape == mass.shape
+    assert rows_to_keep(mass, 0.0).all() and (low >= high).all() and high[mass >= max(one, other)].all()
+    assert mass[~high].double().sum() <= SKIPPED_MASS * mass.double().sum() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -15,9 +15,9 @@ from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import UsageError
 from trimsft.evaluate.problems import read_problems
 from trimsft.lab.task import (
+    ALL_TIERS,
     FAR,
     NEAR,
-    TIERS,
     FineTuning,
     LabProblem,
     Step,
@@ -48,9 +48,9 @@ def answer_of_chain(text: str) -> str:
 
 
 @pytest.mark.parametrize("side", ["training", "benchmark"])
-@given(seed=seeds, tier=st.sampled_from(list(TIERS)))
+@given(seed=seeds, tier=st.sampled_from(list(ALL_TIERS)))
 def test_problems_say_what_they_compute_and_keep_to_their_tier(side, seed, tier) -> None:
-    level, problems = TIERS[tier], list(islice(draw_problems(tier, seed, side), 20))
+    level, problems = ALL_TIERS[tier], list(islice(draw_problems(tier, seed, side), 20))
     chains = [p for p in problems if CHAIN.match(p.problem)]
     assert all(answer_of_chain(p.problem) == p.answer for p in chains)
     for problem in problems:
@@ -63,7 +63,7 @@ def test_problems_say_what_they_compute_and_keep_to_their_tier(side, seed, tier)
 
 def test_benchmarks_are_distinct_grow_at_the_end_and_are_never_trained_on() -> None:
     trained = {row["problem"] for row in training_rows(FineTuning(rows=3000))}
-    for tier in TIERS:
+    for tier in ALL_TIERS:
         problems = benchmark(tier, 300)
         assert len({p.problem for p in problems}) == len({p.id for p in problems}) == 300
         assert not trained & {p.problem for p in problems}

@@ -13,23 +13,13 @@ from trl import SFTConfig
 from typer.testing import CliRunner
 
 from tests.train.tiny_run import as_words, make_fields, make_model
-from trimsft import FSFT, SFT, TrimSFT, TrimSFTEasy, cli
+from trimsft import cli
 from trimsft.errors import RunError, UsageError, exit_code
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, make_settings, parse, train, train_model
 
 
 def config(**settings: Any) -> TrimSFTConfig:
     return TrimSFTConfig("out", use_cpu=True, bf16=False, report_to=[], **settings)
-
-
-def test_the_objective_it_describes() -> None:
-    for settings, objective in (
-        ({}, TrimSFT(margin=1.5, bandwidth=0.8)),
-        ({"objective": "trim-e", "bandwidth": 2.0}, TrimSFTEasy(margin=1.5, bandwidth=2.0)),
-        ({"objective": "fsft", "gamma": 1.0}, FSFT(gamma=1.0)),
-        ({"objective": "sft"}, SFT()),
-    ):
-        assert config(**settings).make_objective() == objective
 
 
 @pytest.mark.parametrize(
@@ -103,10 +93,8 @@ REFUSED = [
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
-    ("--attn_implementation nonsense", "attn_implementation"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere'"),
+    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere' (no such folder"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
-    ("--problem_column question", "question"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
     ("--completion_only_loss false", "completion_only_loss: false has no effect"),
     ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
@@ -114,7 +102,6 @@ REFUSED = [
     ("--report_to comet_ml", "comet"),
     # found out when the scheduler, the optimizer or the model is made
     ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),
-    ("--optim_args nonsense", "not enough values"),
     ('--model_init_kwargs {"nonsense":1}', "nonsense"),
 ]
 FILES = [

@@ -19,7 +19,7 @@ from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
-from trimsft.train.dry_run import measure_step, plan_run
+from trimsft.train.dry_run import measure_step
 
 WEIGHTS = "model/model.safetensors"
 STEPS = 4
@@ -214,20 +214,6 @@ def test_a_dry_run_measures_the_longest_rows_and_keeps_nothing(fields, tmp_path,
     assert len(widths) == 2 * 4 // settings.args.per_device_train_batch_size
     assert result.lines[0].endswith("its longest 4 rows, up to 100 tokens")
     assert not list(tmp_path.iterdir()) and settings.args.to_dict() == before
-
-
-def test_a_plan_for_named_gpus_keeps_nothing(fields, tmp_path) -> None:
-    settings = make_settings({**fields, "output_dir": tmp_path / "run", "max_length": 100})
-    plan = plan_run(settings, "2xA6000").figures
-    assert plan["parameters"] == plan["trained"] > 1000 and 0 < plan["gib"] < 1 and plan["hours"] > 0
-    assert plan["tokens"] == pytest.approx(100 * 4 * 2 * STEPS, rel=0.5)  # no row is longer
-    with pytest.raises(UsageError, match="gpus: unknown name '2xA600'; did you mean '2xA6000'"):
-        plan_run(settings, "2xA600")
-    settings.model.load_in_4bit = True
-    with pytest.raises(UsageError, match="gpus: does not count quantised weights"):
-        plan_run(settings, "2xA6000")
-    settings.model.load_in_4bit = False
-    assert not (tmp_path / "run").exists()
 
 
 # whole models --------------------------------------------------------------------------------------------------------

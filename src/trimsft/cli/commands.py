@@ -196,7 +196,7 @@ def compare(settings: CompareSettings) -> Output:
     \b
     Examples:
       trimsft compare runs/sft runs/trim --metric greedy
-      trimsft compare runs/sft runs/dft runs/trim --format markdown --out table.md
+      trimsft compare runs/sft runs/dft runs/trim --format markdown > table.md
     """
     from trimsft.report.comparison import compare as compare_scores
 
@@ -206,7 +206,7 @@ def compare(settings: CompareSettings) -> Output:
         return Output(value, compared.tables)
     for sentence in compared.left_out:  # on a terminal they stand below the tables
         note(sentence)
-    return Output(value, lines=[compared.render(settings.style)] if settings.out is None else [])
+    return Output(value, lines=[compared.render(settings.style)])
 
 
 # ---- tokens and reports

@@ -64,7 +64,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
+      trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
     if dry_run:
         plan = plan_study(settings)
@@ -193,7 +193,7 @@ def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = 
             name = label(event.cell)
             if event.state == "running":
                 show(name, event.done, event.total, event.note)
-            elif event.state != "waiting":
+            else:
                 what = event.note or (result(event.cell) if event.state == "done" else "")
                 show.end(name, f"{event.state}, {what}" if what else event.state)
 

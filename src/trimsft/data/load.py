@@ -20,6 +20,7 @@ import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, compress, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,6 +47,7 @@ from trimsft.options import option
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
+LONGEST_LINE = 2**30  # bytes
 Split = Literal["train", "test"]
 _SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")  # of a file: a.jsonl:0.7,b.jsonl:0.3
 log = logging.getLogger("trimsft")
@@ -474,7 +476,9 @@ def _lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text, which end at \\n alone: U+2028 within a string stays."""
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:  # a few packed bytes can be any number of unpacked ones
+                raise DataError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

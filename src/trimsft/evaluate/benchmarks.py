@@ -20,7 +20,7 @@ from typing import Any
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.evaluate.problems import SUFFIXES, Problem, as_problem, benchmark_name, read_problems, with_distinct_ids
 from trimsft.grading import Grading
-from trimsft.lab import TIERS, benchmark
+from trimsft.lab.task import ALL_TIERS, benchmark
 from trimsft.models import asking_hub
 from trimsft.options import unknown_name
 
@@ -42,9 +42,7 @@ class Benchmark:
 
     @property
     def source(self) -> str:
-        """Describe where it comes from."""
-        config = f"/{self.config}" if self.config else ""
-        return f"{self.hub}{config} ({self.split}) at {self.revision}"
+        return f"{self.hub}{f'/{self.config}' if self.config else ''} ({self.split}) at {self.revision}"
 
 
 def _as_integer(value: Any) -> str:
@@ -132,13 +130,10 @@ def load_benchmark(
         raise UsageError(problem, field=f"{one}_column", value=column, hint="remove it")
     if path is not None:
         problems = read_problems(path, grading, columns)
-    elif name in TIERS:
+    elif name in ALL_TIERS:
         problems = [Problem(p.id, p.problem, p.answer, grading=grading or Grading()) for p in benchmark(name)]
     else:
         problems = _load_from_hub(name, grading)
-    if grading is not None and all(problem.grading != grading for problem in problems):
-        problem = f"has no effect on {name}, whose rows all say how they are graded"
-        raise UsageError(problem, field="grading", value=str(grading), hint="remove it, or their field `grading`")
     published = BENCHMARKS.get(benchmark_name(name))
     if published is not None and published.tolerance is not None:
         problems = [
@@ -153,18 +148,18 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if path is not None:
         return str(path)
-    return "the lab" if name in TIERS else BENCHMARKS[name].source
+    return "the lab" if name in ALL_TIERS else BENCHMARKS[name].source
 
 
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name = str(name_or_path)
-    path, is_known = Path(name).expanduser(), name in BENCHMARKS or name in TIERS
+    path, is_known = Path(name).expanduser(), name in BENCHMARKS or name in ALL_TIERS
     if name.lower().endswith(SUFFIXES) or (not is_known and path.is_file()):
         if not path.is_file():
             raise DataError(f"no such file: {name!r}", field="benchmarks")
         return path
-    if data_dir is not None and name not in TIERS:
+    if data_dir is not None and name not in ALL_TIERS:
         folder = Path(data_dir).expanduser()
         for suffix in SUFFIXES:
             if (folder / f"{name}{suffix}").is_file():
@@ -173,7 +168,7 @@ def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> P
         hint = f"it holds {', '.join(there) or 'no .jsonl file'}; without it, the hub is asked"
         raise DataError(f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=hint)
     if not is_known:
-        raise unknown_name("benchmarks", name, [*BENCHMARKS, *TIERS, "the path of a .jsonl file"])
+        raise unknown_name("benchmarks", name, [*BENCHMARKS, *ALL_TIERS, "the path of a .jsonl file"])
     return None
 
 

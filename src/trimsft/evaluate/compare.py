@@ -35,16 +35,6 @@ _CHUNK = 2**20
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A problem that one run mostly solved and the other mostly did not."""
-
-    benchmark: str
-    problem: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
 class Comparison:
     """A candidate against a baseline, on one benchmark or on the mean of several."""
 
@@ -58,8 +48,8 @@ class Comparison:
     difference: Interval  # after - before
     p_value: float  # from the sign-flip test, for this comparison alone
     p_holm: float  # the same, corrected for all comparisons made together
-    better: tuple[Flip, ...]  # problems from below one half to above it, largest change first
-    worse: tuple[Flip, ...]  # problems from above one half to below it
+    better: tuple[str, ...]  # problems from below one half to above it, as benchmark/id
+    worse: tuple[str, ...]  # problems from above one half to below it
 
     @property
     def significant(self) -> bool:
@@ -141,13 +131,11 @@ def _compare_pairs(
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     p_value = sign_flip(weighed, seed=seed)
-    flips = [
-        Flip(a.benchmark, problem.problem, float(before), float(after))
-        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
-        for problem, before, after in zip(a.per_problem, befores, afters, strict=True)
-        if min(before, after) < 0.5 < max(before, after) and metric not in ("tokens", "diversity", "brier")
-    ]
-    flips.sort(key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
+    better, worse = list[str](), list[str]()  # problems on the other side of one half
+    for (a, _), (befores, afters) in zip(pairs, values, strict=True):
+        for problem, old, new in zip(a.per_problem, befores, afters, strict=True):
+            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier"):
+                (better if new > old else worse).append(f"{a.benchmark}/{problem.problem}")
     return Comparison(
         baseline=names[0],
         candidate=names[1],
@@ -159,8 +147,8 @@ def _compare_pairs(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        better=tuple(flip for flip in flips if flip.after > flip.before),
-        worse=tuple(flip for flip in flips if flip.after < flip.before),
+        better=tuple(better),
+        worse=tuple(worse),
     )
 
 

@@ -22,12 +22,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.load import is_text
-from trimsft.errors import DataError, UsageError, one_line
+from trimsft.data.load import is_text, read_records
+from trimsft.errors import DataError, UsageError
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS
-from trimsft.runs.files import read_unpacked
-from trimsft.runs.parsing import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
@@ -74,31 +72,19 @@ def benchmark_name(name_or_path: str | Path) -> str:
 def read_problems(
     path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Read the problems of a JSON Lines file; an error names the line.
+    """Read the problems of a file, mostly of JSON Lines; an error names the line.
 
-    Args:
-        grading: that of rows that say nothing of it.
-        columns: what the file calls `problem` and `answer`, where it calls them otherwise.
+    `grading` is that of rows that say nothing of it; `columns` are what the file calls `problem` and `answer`.
     """
     name, problems = benchmark_name(path), []
-    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
+    for number, row in read_records(path):
         place = f"{path}, line {number}"
-        try:
-            row = parse_json(line.decode("utf-8-sig"))
-        except ValueError as error:
-            raise DataError(f"{place}: not JSON ({one_line(error)})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{place}: must be an object with named fields, got {type(row).__name__}")
         for field_name, column in (columns or {}).items():
             if column not in row:
                 problem = f"{place}: there is no column {column!r}; it has {_names_of(row)}"
                 raise DataError(problem, field=f"{field_name}_column")
-        renamed = row | {field_name: row[column] for field_name, column in (columns or {}).items()}
-        problems.append(as_problem(renamed, place, f"{name}-{number}", grading))
-    if not problems:
-        raise DataError(f"{path}: holds no problems")
+        row |= {field_name: row[column] for field_name, column in (columns or {}).items()}
+        problems.append(as_problem(row, place, f"{name}-{number}", grading))
     return with_distinct_ids(problems)
 
 
@@ -142,10 +128,8 @@ def fingerprint(problems: Iterable[Problem], *, with_grading: bool = False) -> s
 
 
 def describe_gradings(problems: Iterable[Problem]) -> str:
-    """Describe how answers are graded: empty where all are boxed mathematics, by a hash where it is long."""
+    """Describe how answers are graded; empty where all are boxed mathematics."""
     texts = sorted({str(problem.grading) for problem in problems})
-    if len(texts) > 4:
-        return f"{len(texts)} gradings ({hashlib.sha256(' '.join(texts).encode()).hexdigest()[:12]})"
     return "" if texts == ["math"] else " and ".join(texts)
 
 
@@ -163,45 +147,39 @@ def _is_share(value: Any) -> bool:
         return False
 
 
-_ASKED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "problem": ("a text", is_text),
-    "answer": (
-        "a text or a number, or a list of such",
-        lambda value: bool(value) and all(map(_is_answer, value)) if isinstance(value, list) else _is_answer(value),
-    ),
+def _are_answers(value: Any, least: int = 1, most: int = 10**6) -> bool:
+    return isinstance(value, list) and least <= len(value) <= most and all(map(_is_answer, value))
+
+
+_TEXT, _FLAG, _SHARE = ("a text", is_text), ("true or false", lambda value: isinstance(value, bool)), "between 0 and 1"
+_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "problem": _TEXT,
+    "answer": ("a text or a number, or a list of such", lambda value: _is_answer(value) or _are_answers(value)),
     "id": ("a text or an integer", lambda value: is_text(value) or type(value) is int),
-    "is_multiple_answer": ("true or false", lambda value: isinstance(value, bool)),
-    "tolerance": ("a number between 0 and 1, or absent", _is_share),
-    "error": ("a number between 0 and 1, or absent", _is_share),
-    "unit": ("a text", is_text),
+    "is_multiple_answer": _FLAG,
+    **dict.fromkeys(("tolerance", "error"), (f"a number {_SHARE}, or absent", _is_share)),
+    "unit": _TEXT,
+    "choices": (f"a list of 2 to {len(LETTERS)} texts", lambda value: _are_answers(value, 2, len(LETTERS))),
+    **dict.fromkeys(("grading", "pattern", "compare"), _TEXT),
+    "ignore_case": _FLAG,
 }
-_GRADED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "choices": (
-        f"a list of 2 to {len(LETTERS)} texts",
-        lambda value: isinstance(value, list) and 2 <= len(value) <= len(LETTERS) and all(map(_is_answer, value)),
-    ),
-    **dict.fromkeys(("grading", "pattern", "compare"), ("a text", is_text)),
-    "ignore_case": ("true or false", lambda value: isinstance(value, bool)),
-}
-"""Fields of rows that say how they are graded; elsewhere a column of such a name is somebody else's."""
+_OF_GRADING = ("choices", "grading", "pattern", "compare", "ignore_case")
+"""Fields that count where something says how a row is graded; elsewhere a column of such a name is somebody else's."""
 
 
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
     """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
-    values = {name: value for name, value in row.items() if value is not None and value != ""}
+    values = {name: value for name, value in row.items() if name in _FIELDS and value is not None and value != ""}
     for name in ("problem", "answer"):
         if name not in values:
             lacking = f"{place}: no field {name!r}; it has {_names_of(row)}"
             raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
-    says_how = "grading" in values or grading is not None
-    known = {**_ASKED, **_GRADED} if says_how else _ASKED
-    values = {name: value for name, value in values.items() if name in known}
+    if "grading" not in values and grading is None:
+        values = {name: value for name, value in values.items() if name not in _OF_GRADING}
     for name, value in values.items():
-        what, is_right = known[name]
+        what, is_right = _FIELDS[name]
         if not is_right(value):
             raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
-    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
-    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
     if "grading" in values:
         how = {name: values[name] for name in ("pattern", "compare", "ignore_case") if name in values}
         try:
@@ -212,6 +190,8 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     for name in ("is_multiple_answer", "tolerance", "error", "unit"):
         if values.get(name) and not grading.is_mathematics:
             raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
+    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
+    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
     if grading.kind == "choice":
         answers = [_letter(answer, choices, place) for answer in answers]
     texts = tuple(str(answer).strip() for answer in answers)

@@ -4,12 +4,11 @@ prompts = make_prompts(["What is 1+1?"], tokenizer, template="auto")
 prompts.template         # "qwen-boxed" for a tokenizer of Qwen 2.5; never auto
 prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat only)
 prompts.stop_tokens      # what ends the answer, beside the model's own eos
-prompts.notes            # why auto chose what it did, and what looks wrong, each in one line
+prompts.notes            # why auto chose what it did
 """
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +32,6 @@ _SERVER_RENDERS = (
     "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
     "DeepSeek and Llama's base models means another template: name the folder of the model, or its tokenizer"
 )
-_MARKER = re.compile(r"<\|[a-z_]+\|>")
 
 
 @dataclass(frozen=True)
@@ -100,13 +98,6 @@ def make_prompts(
             problems, chosen.render(problems), encode_prompts(problems, tokenizer, chosen), strict=True
         )
     )
-    if isinstance(chosen, TextTemplate):
-        for marker in dict.fromkeys(_MARKER.findall(chosen.before + chosen.after)):
-            if (length := len(encode_texts([marker], tokenizer)[0])) > 1:
-                notes += (
-                    f"template {name!r}: {marker} is no token of this tokenizer, which reads it as {length} tokens; "
-                    "is it the template of another model?",
-                )
     return Prompts(name, prompts, *_ends(chosen, tokenizer), notes)
 
 

@@ -120,13 +120,12 @@ class EvalSettings(Sampling):
             problem = f"0 makes all {self.samples} samples of a problem the same"
             remedy = ("samples", 0)
             raise UsageError(problem, field="temperature", hint="the greedy answer is what you want", remedy=remedy)
-        known = {0.0: "the greedy answer", self.temperature: "the temperature of the samples"}
+        drawn = [0.0, self.temperature, *self.temperatures]
+        if len({*drawn}) < len(drawn) and self.temperatures:
+            problem = f"must be others than 0 (greedy) and {self.temperature:g} (the samples), each once"
+            raise UsageError(problem, field="temperatures", value=list(self.temperatures))
         for temperature in self.temperatures:
-            if temperature in known:
-                problem = f"{temperature:g} is {known[temperature]}"
-                raise UsageError(problem, field="temperatures", hint="leave it out")
             replace(self.sampling, temperature=temperature)  # refuses what is no temperature
-            known[temperature] = "there twice"
         if self.server is not None:
             read_address(self.server)
         elif self.engine == "server":

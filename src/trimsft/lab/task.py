@@ -72,6 +72,9 @@ TIERS = {
     "lab-medium": Tier(3, 3, 99, 50, story_share=0.5),
     "lab-hard": Tier(4, 5, 199, 99, story_share=0.75),
 }
+"""Those of the base's own training."""
+LONG = "lab-long"
+ALL_TIERS = TIERS | {LONG: Tier(7, 8, 99, 50, story_share=0.25)}  # chains longer than any that the base has seen
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,9 @@ def side_of(start: int, steps: Sequence[Step]) -> Side:
 
 def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem]:
     """Yield problems of a tier without end, the same ones for the same seed; some may repeat."""
-    if tier not in TIERS:
-        raise unknown_name("tier", tier, TIERS)
-    level, rng, number = TIERS[tier], random.Random(f"{tier}/{side}/{seed}"), 0
+    if tier not in ALL_TIERS:
+        raise unknown_name("tier", tier, ALL_TIERS)
+    level, rng, number = ALL_TIERS[tier], random.Random(f"{tier}/{side}/{seed}"), 0
     while True:
         start, steps = _draw_computation(level, rng)
         if side_of(start, steps) == side:
@@ -170,10 +173,7 @@ def write_solution(
     filler_rate: float = 0.0,
     slips_from: int = 0,
 ) -> Solution:
-    """Write the solution in a style; each step slips, and is followed by filler, with the given probabilities.
-
-    No step before `slips_from` slips. The author goes on from a slip.
-    """
+    """Write the solution in a style; each step, from `slips_from` on, slips at a rate, or is followed by filler."""
     form, rng = STYLES[style], rng or random.Random(problem.problem)
     values, slipped = [problem.start], set[int]()
     for index, step in enumerate(problem.steps):

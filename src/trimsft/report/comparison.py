@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.runs import by_dotted_name, write_whole
+from trimsft.runs import by_dotted_name
 from trimsft.tables import FORMATS, Table, Tabular, render
 
 if TYPE_CHECKING:
@@ -50,15 +50,11 @@ class CompareSettings:
         help="A published score to hold the runs against, such as math500=74.2; repeat it for several.",
     )
     style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=(*FORMATS, "json"))
-    out: Path | None = option(None, help="The file to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:
         check_options(self)
         if len(self.runs) < (1 if self.published_shares else 2):
             raise UsageError("must be two or more", field="runs", value=" ".join(map(str, self.runs)))
-        if self.out is not None and self.style == "terminal":
-            hint = "needs a format to write: markdown, latex, csv or json"
-            raise UsageError("has no effect on a terminal", field="out", value=str(self.out), hint=hint)
 
     @property
     def published_shares(self) -> dict[str, float]:
@@ -99,7 +95,7 @@ class Compared(Tabular):
 
 
 def compare(settings: CompareSettings) -> Compared:
-    """Compare runs problem by problem; `settings.out` gets the result where it is given."""
+    """Compare runs problem by problem."""
     from trimsft.evaluate.compare import compare_at_equal_accuracy, compare_runs
     from trimsft.evaluate.scores import load_run
     from trimsft.report.runs import Run
@@ -156,10 +152,7 @@ def compare(settings: CompareSettings) -> Compared:
     if equal := compare_at_equal_accuracy(scores[baseline.label], others, name=baseline.label):
         title = f"At equal accuracy: problems of which as many samples are right as of {baseline.label}"
         tables.append(replace(_noted(comparison_table(equal), protocol, ()), title=title))
-    result = Compared(tables, comparisons, protocol, left_out)
-    if settings.out is not None:
-        write_whole(settings.out, (result.render(settings.style) + "\n").encode())
-    return result
+    return Compared(tables, comparisons, protocol, left_out)
 
 
 def _on_common_problems(

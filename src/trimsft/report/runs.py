@@ -34,19 +34,6 @@ Kind = TypeVar("Kind", Sample, GradeLine)
 
 
 @dataclass(frozen=True)
-class Graded:
-    """One answer of a model, and what became of it."""
-
-    problem: str
-    sample: int  # -1 for the greedy answer
-    text: str
-    tokens: int
-    status: str = "not graded"
-    answer: str | None = None
-    cluster: int | None = None  # answers that voted together have the same
-
-
-@dataclass(frozen=True)
 class Run:
     """One run: a row of the tables."""
 
@@ -137,8 +124,8 @@ class Run:
         """Tell whether the texts are there, and not their counts alone."""
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
-    def samples(self, benchmark: str, problems: Collection[str]) -> list[Graded]:
-        """Return the graded samples of these problems, none of further temperatures."""
+    def samples(self, benchmark: str, problems: Collection[str]) -> dict[str, list[tuple[Sample, GradeLine]]]:
+        """Return the graded samples of these problems, greedy (-1) first, none of further temperatures."""
         folder = self.directory.eval_dir / benchmark
 
         def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
@@ -149,11 +136,10 @@ class Run:
                     yield one
 
         grades = {(one.problem, one.sample): one for one in lines("grades.jsonl", GradeLine)}
-        graded = []
-        for one in lines("samples.jsonl", Sample):
-            grade = grades.get((one.problem, one.sample))
-            known = (grade.status, grade.answer, grade.cluster) if grade else ()
-            graded.append(Graded(one.problem, one.sample, one.text, one.tokens, *known))
+        graded: dict[str, list[tuple[Sample, GradeLine]]] = {}
+        for one in sorted(lines("samples.jsonl", Sample), key=lambda one: one.sample):
+            if grade := grades.get((one.problem, one.sample)):
+                graded.setdefault(one.problem, []).append((one, grade))
         return graded
 
     @cached_property

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
 from trimsft.intervals import Interval
-from trimsft.lab import TIERS
+from trimsft.lab.task import ALL_TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
 _TOKENS = "tokens"  # the one metric that is no share
 _NEITHER = (_TOKENS, "diversity")  # of which neither more nor less is better
 _FEWER = ("no_answer", "truncated", "brier")
-_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
+_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *ALL_TIERS)
 _BRACKETS = "Brackets: 95 % interval over problems."
 
 

@@ -63,6 +63,10 @@ class FusedHead:
     def note_gradient(self, gradient: Tensor) -> None:
         self.in_graph = True
 
+    def keywords(self) -> dict[str, Any]:
+        """Return the settings as `linear_cross_entropy` takes them."""
+        return {name: value for name, value in vars(self).items() if name not in ("checked", "in_graph")}
+
 
 @dataclass
 class TrimOutput(ModelOutput):  # type: ignore[misc]
@@ -245,18 +249,13 @@ def _fused_forward(
     if kwargs.pop("logits_to_keep", 0):
         raise UsageError("a patched model makes no logits when it is given labels", field="logits_to_keep")
     if shift_labels is None:
-        assert labels is not None
-        shift_labels = shifted(labels)
-        if token_weights is not None:
-            token_weights = shifted(token_weights, fill=0)
-        if token_roles is not None:
-            token_roles = shifted(token_roles, fill=0)
+        shift_labels, token_weights, token_roles = shifted(labels), shifted(token_weights, 0), shifted(token_roles, 0)
+    assert shift_labels is not None
     if token_weights is not None:
         shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
     head = _uncompiled(self.get_output_embeddings())
     facts = _facts(needs_of(settings.objective), shift_labels, kwargs.get("position_ids"), token_roles)
-    counting = _start_counting(head, shift_labels)
-    call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, counting)
+    call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, _start_counting(head, shift_labels))
     with call.through(head):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
@@ -271,17 +270,9 @@ def _fused_forward(
     result, loss, aux_loss = call.results[0], call.placeholder[0, 0, 0].clone(), getattr(outputs, "aux_loss", None)
     if loss.requires_grad and not settings.in_graph:
         loss.register_hook(settings.note_gradient)
-    output = TrimOutput(
-        loss=loss,
-        token_loss=loss,
-        aux_loss=aux_loss,
-        tokens=result.tokens,
-        weights=result.weights,
-        labels=result.labels,
-        kept=result.kept,
-        hidden_states=getattr(outputs, "hidden_states", None),
-        attentions=getattr(outputs, "attentions", None),
-    )
+    of_tokens = {name: getattr(result, name) for name in ("tokens", "weights", "labels", "kept")}
+    of_model: dict[str, Any] = {name: getattr(outputs, name, None) for name in ("hidden_states", "attentions")}
+    output = TrimOutput(loss=loss, token_loss=loss, aux_loss=aux_loss, **of_tokens, **of_model)
     if aux_loss is not None:
         coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)
         output.loss = loss + coefficient * aux_loss.to(loss.device)
@@ -359,23 +350,18 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     settings, (weight, bias) = call.settings, whole_weight(self)
     if not settings.checked and not (is_plain(self) and self.trimsft_previous is None):
         check_product(self, _previous(self), hidden, harm=_HARM)
+    device = weight.device  # `device_map` may have put the head elsewhere
     result = linear_cross_entropy(
-        hidden.to(weight.device),  # `device_map` may have put the head elsewhere
+        hidden.to(device),
         weight,
-        call.labels.to(weight.device),
-        settings.objective,
+        call.labels.to(device),
         bias=bias,
-        token_weights=None if call.token_weights is None else call.token_weights.to(weight.device),
-        facts={name: values.to(weight.device) for name, values in call.facts.items()},
+        token_weights=None if call.token_weights is None else call.token_weights.to(device),
+        facts={name: values.to(device) for name, values in call.facts.items()},
         ignore_index=IGNORED,
         normalizer=call.normalizer,
-        logit_scale=settings.logit_scale,
-        softcap=settings.softcap,
-        skip_below=settings.skip_below,
-        entropy=settings.entropy,
-        low_memory=settings.low_memory,
-        backend=settings.backend,
         trained=call.trained,
+        **settings.keywords(),
     )
     call.results.append(result)
     # the loss, so that hooks on the output are on its way back, and once the probe
@@ -384,9 +370,9 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
 
-def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:
+def shifted(labels: Tensor | None, fill: int = IGNORED) -> Tensor | None:
     """Return the label each position predicts: one to the left, nothing for the last. The one place that shifts."""
-    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
+    return None if labels is None else torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
 
 
 def _base_of(model: Any) -> Any:
@@ -395,13 +381,15 @@ def _base_of(model: Any) -> Any:
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
         raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
     name, head = type(base).__name__, base.get_output_embeddings()
+    problem = None
     if head is None:
-        raise WrongArgument(f"{name} has no output embedding (lm_head); is it a causal LM?", field="model")
-    if getattr(base.config, "is_encoder_decoder", False):
-        problem = f"{name} is an encoder-decoder model; only causal language models can be patched"
-        raise WrongArgument(problem, field="model")
-    if name in _MASKED or name.endswith("ForMaskedLM"):
-        raise WrongArgument(f"{name} is a masked language model; only causal ones can be patched", field="model")
+        problem = "has no output embedding (lm_head); is it a causal LM?"
+    elif getattr(base.config, "is_encoder_decoder", False):
+        problem = "is an encoder-decoder model; only causal language models can be patched"
+    elif name in _MASKED or name.endswith("ForMaskedLM"):
+        problem = "is a masked language model; only causal ones can be patched"
+    if problem is not None:
+        raise WrongArgument(f"{name} {problem}", field="model")
     _refuse_adapter(head)
     return base
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
+from datasets import disable_progress_bars
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
@@ -207,7 +208,8 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args.output_dir = str(run.train_dir)
     args.hub_model_id = args.hub_model_id or run.path.resolve().name
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
-    disable_progress_bar()  # those of transformers for loading and saving, between our lines
+    for disable in (disable_progress_bar, disable_progress_bars):  # of transformers and datasets, between our lines
+        disable()
     with refusing():
         set_seed(args.seed)
     tokenizer = by_main(lambda: load_tokenizer(settings), everywhere=True)

@@ -18,6 +18,7 @@ from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
 from transformers import AutoProcessor, PrinterCallback, ProgressCallback
+from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
@@ -210,6 +211,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
             self._is_fused = False
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
+        disable_progress_bar()  # of files that are saved, between the lines of steps
         with self._fused():
             return super().train(*args, **kwargs)
 

@@ -7,12 +7,13 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import ATTACK, BETTER, EASY, HARD, HIDDEN, make_evaluated, make_three, page_of, texts
+from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.scores import load_run, macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as module
 from trimsft.report.page.answers import votes_of
 from trimsft.report.page.build import write_report
-from trimsft.report.runs import Graded, Run
+from trimsft.report.runs import Run
 
 
 @pytest.fixture
@@ -39,8 +40,6 @@ def test_scores_and_arrows_are_those_of_the_commands(tmp_path) -> None:
             mark = " ↑" if one.significant else ""
             assert cell == f"{100 * interval.value:.1f}{mark} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
     assert "↑" in rows[0][3] and "↑" not in rows[1][3]
-    (difference,) = [row for row in read.rows if row[0] == "TrimSFT" and len(row) == 5]
-    assert difference[1].startswith("+50.0 ") and difference[1].endswith("p <0.001")
     assert list(read.data["outcome"][2]["arrows"].values()) == ["↑", "", "", "↑"]
 
 
@@ -87,7 +86,6 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
     part = make_evaluated(tmp_path / "part", "easy", BETTER)
     read = page_of(tmp_path, {**runs, "None": tmp_path / "none", "Part": part})
     for note in (
-        "Not all were graded alike (qwen 1, strict 1)",
         "Protocol of SFT: sampling.temperature 0.6 (Base: not set). A difference to Base may be due to that.",
         "TrimSFT was graded by qwen 1, Base by strict 1",
         "TrimSFT was asked other problems than Base under the same ids: hard.",
@@ -105,10 +103,10 @@ def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, 
 
 
 def test_votes_by_hand(three) -> None:
-    samples = Run("Base", three["Base"]).samples("easy", ["e1"])
-    assert sorted(sample.sample for sample in samples) == [-1, 0, 1, 2, 3]
-    assert sorted(votes_of(samples)) == [("1", 1, True, False), ("7", 2, False, True)]
-    assert votes_of([]) == [] and votes_of([Graded("p", 0, "t", 1, "wrong", "7", None)]) == []
+    samples = Run("Base", three["Base"]).samples("easy", ["e1"])["e1"]
+    assert [sample.sample for sample, _ in samples] == [-1, 0, 1, 2, 3]
+    assert sorted(votes_of([grade for _, grade in samples])) == [("1", 1, True, False), ("7", 2, False, True)]
+    assert votes_of([]) == [] and votes_of([GradeLine("p", 0, "wrong", "7", None)]) == []
 
 
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
@@ -165,7 +163,7 @@ def test_problems_in_a_line_each_with_the_step_that_differs(opened) -> None:
 def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
     before, after = opened.run(
         "return [...document.querySelectorAll('.side')]"
-        ".map(s => [...s.querySelectorAll('h3, .note, .votes > p, .grade')].map(e => e.textContent))"
+        ".map(s => [...s.querySelectorAll('h2, .note, .votes > p, .grade')].map(e => e.textContent))"
     )
     assert "|".join(before) == (
         "SFT|1 of 4 right|✗ greedy: wrong, 10 tokens|✗ 2 votes for 7 (wins)|✗ sample 2: wrong, 10 tokens|"

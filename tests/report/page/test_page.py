@@ -188,14 +188,12 @@ def test_methods_that_are_shown(tmp_path, three) -> None:
         page_of(tmp_path, three, objectives=("nothing",))
 
 
-def test_long_tables_and_long_examples_are_cut_and_said(tmp_path, monkeypatch) -> None:
+def test_long_tables_are_cut_and_said(tmp_path, monkeypatch) -> None:
     made = make_table(tmp_path / "t.parquet", [["x"] * 30] * 5)
     assert "5 examples, logits of Base" in page_of(tmp_path, {"Base": made}).words
-    monkeypatch.setattr(tokens, "LONGEST", 20)
-    assert "5 examples, logits of Base, of which 50 tokens at their ends" in page_of(tmp_path, {"Base": made}).words
-    monkeypatch.setattr(tokens, "MOST", 45)
+    monkeypatch.setattr(tokens, "MOST", 65)
     read = page_of(tmp_path, {"Base": made})
-    assert "3 of 5 examples, logits of Base" in read.words and read.data["tokens"]["lengths"] == [20] * 3
+    assert "3 of 5 examples, logits of Base" in read.words and read.data["tokens"]["lengths"] == [30] * 3
 
 
 def test_steps_without_weight_and_masked_text_between_are_no_story(tmp_path) -> None:

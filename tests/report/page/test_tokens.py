@@ -93,13 +93,13 @@ def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -
 def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) -> None:
     assert opened.text("question") == "Example 1: 3 times 8?" and opened.text("place") == "wrong step 1 of 2"
     rows = texts(opened, ".row .text")
-    assert rows == ["Step 1: 3 * 8 = 8. should be 24 So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
+    assert rows == ["Step 1: 3 * 8 = 8 should be 24. So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
     assert texts(opened, ".t.bad") == ["8", "8"]
     shares = "return [...document.querySelectorAll('.t.bad')].map(t => parseFloat(t.style.getPropertyValue('--share')))"
     first, second = opened.run(shares)
     assert first > 50 and second < 1
     opened.click("next")
-    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8 ." in texts(opened, ".row .text")[0]
+    assert opened.text("question") == "Example 2: And?" and "= 9 should be 8." in texts(opened, ".row .text")[0]
     opened.click("next")
     assert opened.text("place") == "wrong step 1 of 2"
     opened.click("all")
@@ -129,6 +129,17 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
         len(texts(browser, ".row:first-child .t")) == 120
         and browser.run("return document.querySelectorAll('.t.bad').length") == 0
     )
+
+
+def test_weights_of_the_data_count_and_are_said(browser, tmp_path) -> None:
+    gap, weight = np.array([-2.0, 1.5, 1.5, 1.5]), np.array([3, 0.5, 1, 1])
+    base = make_table(tmp_path / "base.parquet", [["a", "b", "c", "d"]], gap=gap, data_weight=weight)
+    view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
+    mass = read_token_table(base)["gradient_norm"] * weight
+    share = f"{100 * mass[0] / mass.sum():.0f} %"
+    assert f"SFT spends {share} of its gradient there" in headline(browser)
+    browser.run("document.querySelectorAll('.row .t')[1].click()")
+    assert browser.text("card").endswith("Weight of the data: 0.5.")
 
 
 def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> None:
@@ -211,8 +222,7 @@ def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
     opened.press("End")
     for _ in range(6):
         opened.press("ArrowLeft")
-    told = "“8”: the model gives it 0.01 %, and expects “4”, 9.0 logits above. Share of what is learned: SFT "
-    assert opened.text("card").startswith("“8”: the model gives it 1e-2 %, and expects “"), told
+    assert opened.text("card").startswith("“8”: the model gives it < 0.1 %, and expects “")
     assert "9.0 logits above. Share of what is learned: SFT " in opened.text("card")
     assert opened.text("card").endswith("TrimSFT < 0.01 %.")
     assert texts(opened, ".t.at") == ["8", "8"]  # in both rows

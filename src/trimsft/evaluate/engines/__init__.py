@@ -80,20 +80,13 @@ class Completion:
 class Engine(Protocol):
     """Anything that completes prompts."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        """Return what the texts depend on beside the requests, such as model and dtype; fixed within a record."""
+    name: str
+    identity: Mapping[str, Any]  # what texts depend on beside the requests, such as the dtype; fixed within a record
+    tokenizer: Any  # the model's, by which prompts are made; None where only a server has it, and renders chats itself
 
     @property
     def details(self) -> Mapping[str, Any]:
         """Return what else is worth recording, such as versions; it may change between two starts."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """Return the model's, by which prompts are made; None where only a server has it, and renders chats itself."""
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
@@ -123,12 +116,10 @@ def make_engine(settings: "EvalSettings") -> Engine:
     if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        length, gpus = settings.context_length, settings.tensor_parallel or 1
-        memory = settings.gpu_memory or 0.9
-        return VllmEngine(model, max_length=length, tensor_parallel=gpus, gpu_memory=memory, **loading)
-    for name in ("tensor_parallel", "context_length"):
-        if (value := getattr(settings, name)) is not None:
-            raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
+        loading |= {"max_length": settings.context_length, "tensor_parallel": settings.tensor_parallel or 1}
+        return VllmEngine(model, gpu_memory=settings.gpu_memory or 0.9, **loading)
+    if (gpus := settings.tensor_parallel) is not None:
+        raise UsageError("has no effect without vllm, which is not installed", field="tensor_parallel", value=gpus)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
     return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)

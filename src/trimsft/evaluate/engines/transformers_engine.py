@@ -9,7 +9,9 @@ not on the rows beside it, up to the rounding that `drawing` describes. A kill c
 
 import bisect
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,56 +100,48 @@ class TransformersEngine:
         waiting, was_training = dict(enumerate(requests)), self.model.training
         self.model.eval()
         try:
-            try:
-                yield from self._in_slots(waiting) if self.decoding == "slots" else ()
-            except UnsuitedModel as reason:
-                self.decoding = "batches"
-                warnings.warn(
-                    f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                    "using its own generate, which is slower",
-                    stacklevel=2,
-                )
-            yield from self._in_batches(waiting)
+            while waiting:
+                sampling = next(iter(waiting.values())).sampling
+                longest = max(len(request.tokens) for request in waiting.values())
+                rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
+                decode = self._in_slots if self.decoding == "slots" else self._in_batches
+                try:
+                    for index, row in decode(dict(waiting), rows, longest):
+                        del waiting[index]
+                        yield self._completion(index, row, sampling)
+                except torch.OutOfMemoryError:
+                    if rows == 1:
+                        problem = (
+                            f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit"
+                        )
+                        raise EngineError(f"{problem} into memory", field="max_tokens", hint="lower it") from None
+                    self.batch_size = (rows + 1) // 2
+                    torch.cuda.empty_cache()
+                except UnsuitedModel as reason:
+                    self.decoding = "batches"
+                    warnings.warn(
+                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
+                        "using its own generate, which is slower",
+                        stacklevel=2,
+                    )
         finally:
             self.model.train(was_training)
 
-    def _in_slots(self, waiting: dict[int, Request]) -> Generator[Completion, None, None]:
-        """Take from the requests what it completes."""
+    def _in_slots(self, jobs: dict[int, Request], rows: int, longest: int) -> Iterator[tuple[int, list[int]]]:
+        sampling = next(iter(jobs.values())).sampling
+        look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
+        sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
+        decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
+        return decoder.run(jobs, partial(self._says, sampling.stop) if sampling.stop else None, look_back)
 
-        def is_over(tokens: list[int]) -> bool:
-            return self._says(sampling.stop, tokens)
-
-        while waiting:
-            sampling = next(iter(waiting.values())).sampling
-            look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
-            longest = max(len(request.tokens) for request in waiting.values())
-            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
-            sizes = {"rows": rows, "longest_prompt": longest, "max_tokens": sampling.max_tokens}
-            try:
-                decoder = SlotDecoder(self.model, stops=self._stops(sampling), **sizes)
-                for index, row in decoder.run(waiting, is_over if sampling.stop else None, look_back):
-                    del waiting[index]
-                    yield self._completion(index, row, sampling)
-            except torch.OutOfMemoryError:
-                self._halve(rows, longest, sampling)
-
-    def _in_batches(self, requests: dict[int, Request]) -> Generator[Completion, None, None]:
+    def _in_batches(self, jobs: dict[int, Request], rows: int, longest: int) -> Iterator[tuple[int, list[int]]]:
         """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
-        waiting = sorted(requests.items(), key=lambda item: -len(item[1].tokens))
-        while waiting:
-            sampling, longest = waiting[0][1].sampling, len(waiting[0][1].tokens)
-            rows = self._rows_that_fit(longest, sampling.max_tokens)
-            if self.model.config.model_type in ROWS_CHANGE_EACH_OTHER:
-                rows = 1
-            batch = [item for item in waiting[:rows] if len(item[1].tokens) == longest]
-            try:
+        rows = 1 if self.model.config.model_type in ROWS_CHANGE_EACH_OTHER else rows
+        for length in sorted({len(request.tokens) for request in jobs.values()}, reverse=True):
+            group = iter([job for job in jobs.items() if len(job[1].tokens) == length])
+            while batch := list(islice(group, rows)):
                 texts = self._generate([request for _, request in batch])
-            except torch.OutOfMemoryError:
-                self._halve(len(batch), longest, sampling)
-                continue
-            for (index, _), row in zip(batch, texts, strict=True):
-                yield self._completion(index, row, sampling)
-            waiting = waiting[len(batch) :]
+                yield from zip((index for index, _ in batch), texts, strict=True)
 
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
         """Return new tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
@@ -178,14 +172,6 @@ class TransformersEngine:
             )
         tokens: list[list[int]] = texts[:, width:].tolist()
         return tokens
-
-    def _halve(self, rows: int, longest: int, sampling: Sampling) -> None:
-        """Go on with half as many rows."""
-        if rows == 1:
-            problem = f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit"
-            raise EngineError(f"{problem} into memory", field="max_tokens", hint="lower it") from None
-        self.batch_size = (rows + 1) // 2
-        torch.cuda.empty_cache()
 
     def _says(self, stops: Sequence[str], tokens: list[int]) -> bool:
         """Return whether tokens say one of the stop texts."""

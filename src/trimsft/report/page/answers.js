@@ -16,11 +16,7 @@ const sharedBy = (one, other) => {
   while (count < Math.min(one.length, other.length) && one[count] === other[count]) count++;
   return count;
 };
-const LONGEST_STEP = 120;
-const cutAround = (step, place) => { // from a little before the place where it differs
-  const start = place > LONGEST_STEP / 2 ? Math.max(0, place - LONGEST_STEP / 4) : 0;
-  return `${start ? "…" : ""}${step.slice(start, start + LONGEST_STEP)}${start + LONGEST_STEP < step.length ? "…" : ""}`;
-};
+const cutAround = (step, place) => (place > 60 ? `…${step.slice(place - 30, place + 90)}` : step.slice(0, 120)); // where it differs
 // {wrong, right}: the first step in which a wrong sample of one run differs from a right one of the other
 const partingOf = (lost, won) => {
   const texts = (answers, right) => answers.samples.filter(([, status]) => (status === "correct") === right).map((sample) => stepsOf(known.strings[sample[4]]));
@@ -34,7 +30,7 @@ const partingOf = (lost, won) => {
   if (!best) return null;
   const place = sharedBy(best.wrong, best.right);
   const word = best.wrong.lastIndexOf(" ", place) + 1; // of the wrong one, what is different
-  return { wrong: best.wrong.slice(word, word + LONGEST_STEP / 2), right: cutAround(best.right, place) };
+  return { wrong: best.wrong.slice(word, word + 60), right: cutAround(best.right, place) };
 };
 
 // ---- one problem opened
@@ -52,7 +48,7 @@ const sampleBlocks = (samples) => { // equal texts once
   });
 };
 const sideOfRun = (place, run) => {
-  const column = element("div", "side", element("h3", "", known.runs[run]));
+  const column = element("div", "side", element("h2", "", known.runs[run]));
   const answers = known.answers[place]?.runs[run];
   if (!answers) {
     column.append(element("p", "note", `Its texts are not on this page; where they were kept, they are in eval/${known.columns[known.problems[place][0]]}/samples.jsonl of the run.`));
@@ -79,8 +75,7 @@ const KINDS = {
   greedy: ["with another greedy result", ({ before, after }) => before[3] !== after[3]],
   all: ["all", () => true],
 };
-const STEP = 200; // lines that are drawn at once
-const view = { a: 0, b: 0, only: "changed", problem: null, most: STEP };
+const view = { a: 0, b: 0, only: "changed", problem: null };
 const keyOf = ([column, number]) => `${known.columns[column]}/${number}`;
 const changes = () => known.problems.map((problem, place) => {
   const [before, after] = [problem[3 + view.a], problem[3 + view.b]];
@@ -118,20 +113,14 @@ const lineOf = (flip) => {
 const drawProblems = () => {
   const all = changes();
   const kept = all.filter(KINDS[view.only][1]).sort((p, q) => Math.abs(q.change) - Math.abs(p.change) || p.place - q.place);
-  const at = kept.findIndex(({ problem }) => keyOf(problem) === view.problem);
-  view.most = Math.max(view.most, at + 1); // a link may lead further down
-  const lines = kept.slice(0, view.most).map(lineOf);
+  const at = Math.max(0, kept.findIndex(({ problem }) => keyOf(problem) === view.problem));
+  const lines = kept.map(lineOf);
   byId("lines").replaceChildren(...lines);
-  if (kept.length > view.most) {
-    const more = make("button", { type: "button", textContent: `${counted(kept.length - view.most, "more problem")}` });
-    more.addEventListener("click", () => { view.most += STEP; drawProblems(); });
-    byId("lines").append(more);
-  }
   const count = (test) => all.filter(test).length;
   byId("counts").textContent = `${count(KINDS.changed[1])} of ${counted(all.length, "problem")} changed: ${count(KINDS.gained[1])} got more samples right, ${count(KINDS.lost[1])} fewer; the greedy result of ${count(KINDS.greedy[1])} changed.`;
   if (lines.length) {
-    openProblem(kept[Math.max(0, at)], lines[Math.max(0, at)]);
-    lines[Math.max(0, at)].tabIndex = 0;
+    openProblem(kept[at], lines[at]);
+    lines[at].tabIndex = 0;
   } else byId("opened").replaceChildren(element("p", "note", "None."));
 };
 const startAnswers = async () => {
@@ -146,7 +135,7 @@ const startAnswers = async () => {
     const made = make("select", {}, ...options.map(([key, text]) => make("option", { value: key, textContent: text, selected: key === value })));
     made.addEventListener("change", () => {
       change(made.value);
-      Object.assign(view, { most: STEP, problem: null });
+      view.problem = null;
       remember({ a: known.runs[view.a], b: known.runs[view.b], only: view.only });
       drawProblems();
     });

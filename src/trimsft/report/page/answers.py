@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trimsft.data.visible import visible
+from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.metrics import majority_curve, representatives
 from trimsft.evaluate.problems import Problem
 from trimsft.report.page.tokens import deflated
-from trimsft.report.runs import Graded, Run
+from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
 
 BUDGET = 4_000_000  # characters of all texts, before they are packed
@@ -133,12 +134,12 @@ def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
 # ---- votes and texts
 
 
-def votes_of(samples: Sequence[Graded]) -> list[tuple[str, int, bool, bool]]:
+def votes_of(grades: Sequence[GradeLine]) -> list[tuple[str, int, bool, bool]]:
     """Return of each cluster its answer, its votes, whether it is right, and whether none has more votes.
 
     Its place is the number of the cluster. The greedy answer has no vote, nor has a sample without an answer.
     """
-    drawn = [one for one in samples if one.sample >= 0 and one.answer is not None and one.cluster is not None]
+    drawn = [one for one in grades if one.sample >= 0 and one.answer is not None and one.cluster is not None]
     sizes = Counter(one.cluster or 0 for one in drawn)
     right = {one.cluster for one in drawn if one.status == "correct"}
     answers = representatives([one.answer for one in drawn], [one.cluster for one in drawn])
@@ -149,9 +150,15 @@ def votes_of(samples: Sequence[Graded]) -> list[tuple[str, int, bool, bool]]:
 
 
 def _pack(rows: Sequence[Row], runs: Sequence[Run], pair: tuple[int, int]) -> dict[str, Any]:
-    """Return the strings, each once, and the answers to as many problems as there is room for."""
+    """Return the strings, each once, and the answers to as many problems as there is room for.
+
+    Votes are [answer, size, right, wins], samples [number, status, cluster, tokens, text, characters left out].
+    """
     order = sorted(range(len(rows)), key=lambda place: rows[place].stillness(*pair))[:MOST]
-    written = [_read(run, [rows[place] for place in order]) for run in runs]
+    written = []
+    for run in runs:
+        asked = {name: {rows[at].problem.id for at in order if rows[at].benchmark == name} for name in run.scores}
+        written.append({name: run.samples(name, ids) for name, ids in asked.items()})
     strings: dict[str, int] = {}
     answers: dict[int, dict[str, Any]] = {}
     size = 0
@@ -166,35 +173,20 @@ def _pack(rows: Sequence[Row], runs: Sequence[Run], pair: tuple[int, int]) -> di
 
     for place in order:
         benchmark, _, problem, outcomes = rows[place]
-        of_runs = {
-            str(number): _entry(samples[benchmark, problem.id], cut)
-            for number, samples in enumerate(written)
-            if samples.get((benchmark, problem.id)) and outcomes[number]
-        }
+        of_runs = {}
+        for number, samples in enumerate(written):
+            if outcomes[number] and (graded := samples.get(benchmark, {}).get(problem.id)):
+                votes = votes_of([grade for _, grade in graded])
+                of_runs[str(number)] = {
+                    "votes": [[cut(answer)[0], *vote] for answer, *vote in votes],
+                    "samples": [
+                        [one.sample, visible(grade.status), grade.cluster, one.tokens, *cut(one.text)]
+                        for one, grade in graded
+                    ],
+                }
         if of_runs:
             answer = problem.answer if isinstance(problem.answer, str) else " or ".join(problem.answer)
             answers[place] = {"text": cut(problem.question), "answer": cut(answer), "runs": of_runs}
         if size > BUDGET:
             break
     return {"strings": list(strings), "answers": answers}
-
-
-def _read(run: Run, rows: Sequence[Row]) -> dict[tuple[str, str], list[Graded]]:
-    """Return the samples of a run on these problems, greedy (-1) first."""
-    by_problem: dict[tuple[str, str], list[Graded]] = {}
-    for benchmark in dict.fromkeys(row.benchmark for row in rows):
-        if benchmark in run.scores and run.has_samples(benchmark):
-            for one in run.samples(benchmark, {row.problem.id for row in rows if row.benchmark == benchmark}):
-                by_problem.setdefault((benchmark, one.problem), []).append(one)
-    return {key: sorted(samples, key=lambda one: one.sample) for key, samples in by_problem.items()}
-
-
-def _entry(samples: Sequence[Graded], cut: Callable[[str], list[int]]) -> Mapping[str, Any]:
-    """Return votes as [answer, size, right, wins], samples as [number, status, cluster, tokens, text, left out]."""
-    return {
-        "votes": [[cut(answer)[0], size, int(right), int(wins)] for answer, size, right, wins in votes_of(samples)],
-        "samples": [
-            [one.sample, visible(one.status), None if one.sample < 0 else one.cluster, one.tokens, *cut(one.text)]
-            for one in samples
-        ],
-    }

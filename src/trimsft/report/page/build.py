@@ -38,10 +38,8 @@ def write_report(
     """Write the page; return its path.
 
     Args:
-        runs: label -> run directory, the base first. What a directory lacks (eval, tokens.parquet) is left out. The
-            file of a token table, wherever it is, does as well.
-        settings: what was run, for the reader. margin, bandwidth and gamma, where they are among them, are the
-            parameters that weights are computed with; else the paper's. `command` is shown as the command.
+        runs: label -> run directory, or file of a token table, the base first. What a directory lacks is left out.
+        settings: what was run, for the reader; margin, bandwidth and gamma among them are those of the weights.
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
         sweep: a sweep.json, or the folder of one, whose settings are shown first.
     """

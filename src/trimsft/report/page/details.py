@@ -47,7 +47,7 @@ def gap_charts(tables: Mapping[str, TokenTable]) -> list[dict[str, Any]]:
     gaps = {visible(label): table["gap"] for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), 121)
     lines = {label: np.stack([grid, density(values, grid)], axis=1).round(5).tolist() for label, values in gaps.items()}
-    return [{"title": "Density of the logit gaps", "x": "logit gap", "y": "", "lines": lines}]
+    return [{"title": "Density of the logit gaps", "x": "logit gap", "lines": lines}]
 
 
 def token_tables(
@@ -76,15 +76,15 @@ def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict
             if points:
                 lines[visible(label)] = points
         if lines:
-            charts.append({"title": title, "x": "step", "y": "", "lines": lines})
+            charts.append({"title": title, "x": "step", "lines": lines})
     return charts
 
 
 def temperature_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the chart of right answers over the temperature, where several were measured."""
     lines = {row["label"]: [point[:2] for point in row["curve"]] for row in rows if len(row["curve"]) > 2}
-    title = "Right answers over the temperature (0: greedy)"
-    return [{"title": title, "x": "temperature", "y": "percent", "lines": lines}] if lines else []
+    title = "Right answers in percent over the temperature (0: greedy)"
+    return [{"title": title, "x": "temperature", "lines": lines}] if lines else []
 
 
 def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:

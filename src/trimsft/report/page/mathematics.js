@@ -10,8 +10,7 @@ const LETTERS = pairs(`
   Gamma=Γ Delta=Δ Theta=Θ Lambda=Λ Xi=Ξ Pi=Π Sigma=Σ Upsilon=Υ Phi=Φ Psi=Ψ Omega=Ω
   ell=ℓ hbar=ℏ Re=ℜ Im=ℑ aleph=ℵ infty=∞ partial=∂ nabla=∇ emptyset=∅ varnothing=∅ imath=ı jmath=ȷ
   angle=∠ measuredangle=∡ triangle=△ square=□ Box=□ degree=° circ=∘ prime=′ dots=… ldots=… cdots=⋯ vdots=⋮ ddots=⋱
-  dotsc=… dotsb=⋯ dotsm=⋯ top=⊤ bot=⊥ heartsuit=♡ diamondsuit=♢ spadesuit=♠ clubsuit=♣ checkmark=✓ pounds=£ euro=€ blacksquare=■
-  AA=Å mho=℧ dagger=† complement=∁ bigtriangleup=△ frown=⌢ S=§`);
+  dotsc=… dotsb=⋯ dotsm=⋯ top=⊤ bot=⊥ checkmark=✓ pounds=£ euro=€ blacksquare=■ dagger=† S=§`);
 
 const OPERATORS = pairs(`
   pm=± mp=∓ times=× div=÷ cdot=⋅ ast=∗ star=⋆ bullet=∙ oplus=⊕ otimes=⊗ odot=⊙ cap=∩ cup=∪ setminus=∖ smallsetminus=∖
@@ -21,7 +20,7 @@ const OPERATORS = pairs(`
   mid=∣ nmid=∤ parallel=∥ perp=⊥ colon=: therefore=∴ because=∵ vdash=⊢ models=⊨ asymp=≍ doteq=≐ triangleq=≜
   to=→ rightarrow=→ leftarrow=← leftrightarrow=↔ Rightarrow=⇒ Leftarrow=⇐ Leftrightarrow=⇔ iff=⟺ implies=⟹ impliedby=⟸
   longrightarrow=⟶ longleftarrow=⟵ Longrightarrow=⟹ Longleftrightarrow=⟺ mapsto=↦ longmapsto=⟼ uparrow=↑ downarrow=↓
-  rightleftharpoons=⇌ hookrightarrow=↪ bowtie=⋈ diamond=⋄ oslash=⊘ rightleftarrows=⇄ perpendicular=⊥ nearrow=↗ searrow=↘ swarrow=↙ nwarrow=↖
+  rightleftharpoons=⇌ hookrightarrow=↪ diamond=⋄
   langle=⟨ rangle=⟩ lfloor=⌊ rfloor=⌋ lceil=⌈ rceil=⌉ lvert=| rvert=| vert=| lVert=‖ rVert=‖ Vert=‖ backslash=\\
   lbrace={ rbrace=} lbrack=[ rbrack=] lt=< gt=> int=∫ iint=∬ iiint=∭ oint=∮ surd=√`);
 
@@ -41,11 +40,8 @@ const DOUBLE = pairs("A=𝔸 B=𝔹 C=ℂ D=𝔻 E=𝔼 F=𝔽 G=𝔾 H=ℍ I=�
 const FENCES = { pmatrix: "()", bmatrix: "[]", Bmatrix: "{}", vmatrix: "||", Vmatrix: "‖‖", cases: "{ ", rcases: " }", matrix: "  ", smallmatrix: "  " };
 const ROWS = new Set([...Object.keys(FENCES), ..."array tabular align aligned alignat alignedat gather gathered split eqnarray equation multline flalign".split(" ")]);
 
-// ---- formulas
-
 const MATHML = "http://www.w3.org/1998/Math/MathML";
 const DEEPEST = 24, LONGEST = 4000, MOST_NODES = 3000;
-const INFIX = "math-infix"; // a mark that a row is to be divided at
 
 class Unreadable extends Error {}
 
@@ -65,15 +61,7 @@ class Formula {
   }
 
   row(children) {
-    const infix = children.findIndex((child) => child.className === INFIX);
-    if (infix >= 0) return this.divided(children.slice(0, infix), children[infix].textContent, children.slice(infix + 1));
     return children.length === 1 ? children[0] : this.node("mrow", signsSettled(children));
-  }
-
-  divided(above, name, below) { // {a \over b}, {n \choose k}
-    const parts = this.deeper(() => [this.row(above), this.row(below)]);
-    if (name === "over") return this.node("mfrac", parts);
-    return this.node("mrow", [this.sign("(", {}), this.node("mfrac", parts, { linethickness: "0" }), this.sign(")", {})]);
   }
 
   deeper(parse) {
@@ -82,8 +70,6 @@ class Formula {
     this.depth -= 1;
     return parsed;
   }
-
-  // ---- reading
 
   peek() { return this.source[this.at]; }
 
@@ -119,8 +105,6 @@ class Formula {
     }
     throw new Unreadable("unclosed");
   }
-
-  // ---- rows and what they are made of
 
   whole() { return this.content(() => this.at >= this.source.length); }
 
@@ -212,8 +196,6 @@ class Formula {
     return this.row(parts.map((part, place) => (place % 2 ? inside(part) : this.node("mtext", unescaped(part)))));
   }
 
-  // ---- commands
-
   named(name) {
     const one = (node, more = {}) => ({ nodes: [node], ...more });
     if (Object.hasOwn(SPACES, name)) return one(this.space(SPACES[name]));
@@ -239,24 +221,18 @@ class Formula {
     const one = (...nodes) => ({ nodes });
     switch (name) {
       case "sqrt": return one(this.root());
-      case "over": case "choose": return one(this.node("mtext", name, { class: INFIX }));
-      case "xrightarrow": return one(this.node("mover", [this.sign("→", { stretchy: "true" }), this.argument()]));
       case "binom": case "dbinom": case "tbinom":
         return one(this.sign("(", {}), this.node("mfrac", [this.argument(), this.argument()], { linethickness: "0" }), this.sign(")", {}));
       case "mathbb": return one(this.node("mi", [...this.rawGroup()].map((letter) => DOUBLE[letter] ?? letter).join("")));
       case "left": return one(this.fenced());
       case "begin": return one(this.environment());
       case "not": return one(this.sign(`${this.argument().textContent}\u0338`));
-      case "pmod": case "pod": {
-        const word = name === "pmod" ? [this.node("mi", "mod"), this.space(0.25)] : [];
-        return one(this.space(0.5), this.sign("("), ...word, this.argument(), this.sign(")"));
-      }
+      case "pmod": return one(this.space(0.5), this.sign("("), this.node("mi", "mod"), this.space(0.25), this.argument(), this.sign(")"));
       case "overset": case "stackrel": { const above = this.argument(); return one(this.node("mover", [this.argument(), above])); }
       case "underset": { const below = this.argument(); return one(this.node("munder", [this.argument(), below])); }
-      case "hspace": case "hspace*": case "vspace": this.rawGroup(); return one(this.space(0.5));
-      case "phantom": case "hphantom": case "vphantom": case "label": this.rawGroup(); return one();
-      case "tag": case "tag*": return one(this.space(1), this.node("mtext", `(${unescaped(this.rawGroup())})`));
-      case "middle": return one(this.sign(this.delimiter(), { stretchy: "true" }));
+      case "hspace": this.rawGroup(); return one(this.space(0.5));
+      case "phantom": case "label": this.rawGroup(); return one();
+      case "tag": return one(this.space(1), this.node("mtext", `(${unescaped(this.rawGroup())})`));
       case "right": case "end": throw new Unreadable("closed too often");
       default: return one(this.node("mtext", `\\${name}`, { class: "math-source" }));
     }
@@ -278,11 +254,9 @@ class Formula {
   }
 
   fenced() {
-    return this.deeper(() => {
-      const left = this.delimiter();
-      const inside = this.content(() => this.match(/\\right(?![A-Za-z])/y) !== null);
-      return this.between(left, inside, this.delimiter());
-    });
+    const left = this.delimiter();
+    const inside = this.deeper(() => this.content(() => this.match(/\\right(?![A-Za-z])/y) !== null));
+    return this.between(left, inside, this.delimiter());
   }
 
   between(left, inside, right) {
@@ -318,8 +292,7 @@ const signsSettled = (nodes) => {
 const unescaped = (text) => text.replace(/\\([%$&#_{} ])/g, "$1").replaceAll("~", " ").replace(/^ | $/g, "\u00a0");
 
 const sourceNode = (text) => Object.assign(document.createElement("code"), { className: "math-source", textContent: text });
-
-// One formula as MathML; as its source where it cannot be read.
+// one formula as MathML; as its source where it cannot be read.
 const formula = (source, display, whole) => {
   try {
     const reader = new Formula(source);
@@ -335,7 +308,6 @@ const formula = (source, display, whole) => {
 };
 
 // ---- text with formulas in it
-
 const OPENINGS = /\\\\|\\\$|\$\$|\$|\\\(|\\\[|\\begin\{([a-zA-Z]+\*?)\}|\\boxed\s*(?=\{)|\[asy\]/g;
 const CLOSINGS = { "$$": "$$", "\\(": "\\)", "\\[": "\\]", "[asy]": "[/asy]" };
 
@@ -398,10 +370,8 @@ const readable = (text) => {
     const one = formulaAt(text, opening);
     if (one === null) { failures += 1; continue; }
     const whole = text.slice(opening.index, one.end);
-    const before = text.slice(from, opening.index).replaceAll("\\$", "$");
-    made.append(one.display ? before.replace(/\n+$/, "") : before, one.drawing ? sourceNode(whole) : formula(one.inside, one.display, whole));
+    made.append(text.slice(from, opening.index).replaceAll("\\$", "$"), one.drawing ? sourceNode(whole) : formula(one.inside, one.display, whole));
     from = OPENINGS.lastIndex = one.end;
-    if (one.display) while (text[from] === "\n") from += 1; // a display has space of its own
   }
   made.append(text.slice(from).replaceAll("\\$", "$"));
   return made;

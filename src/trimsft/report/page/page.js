@@ -38,7 +38,7 @@ const remember = (changes) => {
 let waiting = 0;
 const rememberSoon = (changes) => { // browsers count how often an address is changed
   clearTimeout(waiting);
-  waiting = setTimeout(() => remember(changes), 250);
+  waiting = setTimeout(remember, 250, changes);
 };
 
 // ---- a group is one stop of the tab key; arrows go from one item to the next
@@ -109,16 +109,8 @@ for (const table of document.querySelectorAll("table[data-csv]")) {
   save.addEventListener("click", () => download(`${name}.csv`, new Blob([page.csv[name]], { type: "text/csv" })));
   table.caption.append(" ", save);
 }
-// a table that goes on to the side can be moved by keys, too
-const widths = new ResizeObserver((entries) => {
-  for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
-    else target.removeAttribute("tabindex");
-  }
-});
-for (const wide of document.querySelectorAll(".wide")) widths.observe(wide);
 
-// ---- charts of lines: {title, x, y, lines: {label: [[x, y], ...]}}, each line in the colour and dashes of its run
+// ---- charts of lines: {title, x, lines: {label: [[x, y], ...]}}, each line in the colour and dashes of its run
 const ticksOf = (low, high, about) => {
   const power = 10 ** Math.floor(Math.log10((high - low) / about));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => (high - low) / size <= about);
@@ -126,7 +118,12 @@ const ticksOf = (low, high, about) => {
   for (let place = Math.ceil(low / step); place * step <= high; place++) ticks.push(Number((place * step).toPrecision(6)));
   return ticks;
 };
-const drawChart = ({ title, x: across, y: up, lines }) => {
+const lineOf = (d, label) => {
+  const path = draw("path", { d, class: "line" });
+  [path.style.stroke, path.style.strokeDasharray] = page.lines[label];
+  return path;
+};
+const drawChart = ({ title, x: across, lines }) => {
   const [width, height, left, bottom] = [380, 220, 44, 180];
   const points = Object.values(lines).flat();
   const ends = (place) => points.reduce(([low, high], point) => [Math.min(low, point[place]), Math.max(high, point[place])], [Infinity, -Infinity]);
@@ -135,25 +132,19 @@ const drawChart = ({ title, x: across, y: up, lines }) => {
   const Y = (value) => bottom - ((bottom - 26) * (value - y0)) / (y1 - y0 || 1);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${Object.keys(lines).join(", ")}` });
   svg.append(draw("text", { x: 0, y: 12, class: "title" }, title), draw("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, across));
-  if (up) svg.append(draw("text", { x: 0, y: height - 6 }, up));
   for (const tick of ticksOf(y0, y1 > y0 ? y1 : y0 + 1, 5)) {
     svg.append(draw("line", { x1: left, x2: width - 8, y1: Y(tick), y2: Y(tick), class: "grid" }), draw("text", { x: left - 5, y: Y(tick) + 4, "text-anchor": "end" }, minus(tick)));
   }
   for (const tick of ticksOf(x0, x1 > x0 ? x1 : x0 + 1, 6)) svg.append(draw("text", { x: X(tick), y: bottom + 16, "text-anchor": "middle" }, minus(tick)));
   for (const [label, line] of Object.entries(lines)) {
-    const path = draw("path", { d: `M${line.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join("L")}`, class: "line" });
-    path.style.stroke = page.lines[label][0];
-    path.style.strokeDasharray = page.lines[label][1];
-    svg.append(path);
+    svg.append(lineOf(`M${line.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join("L")}`, label));
   }
   return svg;
 };
 for (const [id, charts] of Object.entries(page.charts)) {
   const labels = [...new Set(charts.flatMap(({ lines }) => Object.keys(lines)))];
   const marks = labels.map((label) => {
-    const mark = draw("svg", { viewBox: "0 0 34 10", class: "mark", "aria-hidden": "true" }, draw("path", { d: "M0,5H34", class: "line" }));
-    mark.firstChild.style.stroke = page.lines[label][0];
-    mark.firstChild.style.strokeDasharray = page.lines[label][1];
+    const mark = draw("svg", { viewBox: "0 0 34 10", class: "mark", "aria-hidden": "true" }, lineOf("M0,5H34", label));
     return make("li", {}, mark, ` ${label}`);
   });
   byId(id).append(make("ul", { className: "legend" }, ...marks), make("div", { className: "charts" }, ...charts.map(drawChart)));

@@ -1,4 +1,4 @@
-"""Scores of the page: a table for each metric, and how each run differs from the reference, as in `trimsft compare`.
+"""Scores of the page: a table for each metric, with the arrows of `trimsft compare`.
 
 The reference is the first run of SFT if there is another run, else the first run. An arrow marks a significant
 difference from it: the sign-flip test on the same problems, with Holm's correction over the benchmarks of the metric.
@@ -16,8 +16,8 @@ from trimsft.intervals import Interval
 from trimsft.report.comparison import content_conflict, other_graders, other_protocol
 from trimsft.report.page.answers import default_pair
 from trimsft.report.runs import Run
-from trimsft.report.score_tables import arrow, in_order, p_value, score_table
-from trimsft.tables import Cell, Table
+from trimsft.report.score_tables import arrow, in_order, score_table
+from trimsft.tables import Table
 
 Compared = Mapping[str, Mapping[str, Comparison]]
 """By metric and benchmark (or `AVERAGE`)."""
@@ -43,48 +43,24 @@ def score_parts(runs: Sequence[Run]) -> dict[str, Any]:
             compared[run.label] = _compared(reference, run, benchmarks, list(metrics.values()))
     tables = {}
     for shown, metric in metrics.items():
-        known = {run.label: _with_metric(run, benchmarks, metric) for run in scored}
+        known = {
+            run.label: [score for score in run.scores.values() if score.known_as(metric) in score.metrics]
+            for run in scored
+        }
         comparisons = [one for by_metric in compared.values() for one in by_metric.get(metric, {}).values()]
         tables[metric] = replace(score_table(known, metric, comparisons=comparisons), title=shown)
-    over = f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else "".join(benchmarks)
-    at = {"greedy": 0.0} | {f"T={one:g}": one for one in further}
-    if every:
-        at["average"] = every[0].temperature
-    differences = {}
-    column = AVERAGE if len(benchmarks) > 1 else "".join(benchmarks)
-    if reference:
-        title = f"Difference from {reference.label} in points, paired by problem ({over})"
-        differences["differences"] = replace(_differences(compared, metrics, column), title=title)
+    at = {"greedy": 0.0, "average": every[0].temperature if every else 1.0} | {f"T={one:g}": one for one in further}
     return {
-        "tables": {table.title: table for table in tables.values()} | differences,
-        "over": over,
+        "tables": {table.title: table for table in tables.values()},
+        "over": f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else "".join(benchmarks),
         "reference": reference and reference.label,
         "notes": _notes(scored, runs, benchmarks),
-        "rows": _first_screen(tables, compared, column, at),
+        "rows": _first_screen(tables, compared, at),
     }
 
 
-def _with_metric(run: Run, benchmarks: Sequence[str], metric: str) -> list[Any]:
-    """Return its scores on the benchmarks where it has the metric."""
-    scores = [run.scores[name] for name in benchmarks if name in run.scores]
-    return [score for score in scores if score.known_as(metric) in score.metrics]
-
-
-def _differences(compared: Mapping[str, Compared], metrics: Mapping[str, str], column: str) -> Table:
-    """Return how each run differs from the reference in the last column of each table."""
-    rows = []
-    for label, by_metric in compared.items():
-        cells = [Cell(label)]
-        for metric in metrics.values():
-            one = by_metric.get(metric, {}).get(column)
-            cell = Cell.of(one.difference, arrow(one), sign="+", bold=one.significant) if one else Cell("")
-            cells.append(replace(cell, spread=f"{cell.spread}, p {p_value(one.p_holm)}") if one else cell)
-        rows.append(tuple(cells))
-    return Table("", ("run", *metrics), tuple(rows))
-
-
 def _first_screen(
-    tables: Mapping[str, Table], compared: Mapping[str, Compared], column: str, temperatures: Mapping[str, float]
+    tables: Mapping[str, Table], compared: Mapping[str, Compared], temperatures: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """Return for each run the last column: sampled, greedy, their arrows, and the curve over the temperature.
 
@@ -94,7 +70,7 @@ def _first_screen(
     for metric, table in tables.items():
         for name, *_, last in table.rows:
             row = rows.setdefault(name.text, {"label": visible(name.text), "curve": [], "arrows": {}})
-            one = compared.get(name.text, {}).get(metric, {}).get(column)
+            one = compared.get(name.text, {}).get(metric, {}).get(table.header[-1])
             row["arrows"][metric] = one and arrow(one)
             row[metric] = None
             if isinstance(last.data, Interval):
@@ -135,9 +111,6 @@ def _notes(scored: Sequence[Run], runs: Sequence[Run], benchmarks: Sequence[str]
         return []
     absent = [run.label for run in runs if not run.scores]
     notes = [f"Not evaluated: {', '.join(absent)}."] if absent else []
-    graders = sorted({str(one.grader) for run in scored for one in run.scores.values()})
-    if len(graders) > 1:
-        notes.append(f"Not all were graded alike ({', '.join(graders)}): what differs may be the grader.")
     for run in scored:
         if lacking := [name for name in benchmarks if name not in run.scores]:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")

@@ -89,27 +89,22 @@ const quoted = (i, kind) => `“${letters(i, kind).trim() || "↵"}”`;
 const exampleOf = (i) => tokens.starts.findLastIndex((start) => start <= i);
 const stopsOf = (first, second) => { // wrong steps; else the examples, those first in which the two differ most
   if (tokens.wrong.length) return tokens.wrong;
-  const moved = tokens.starts.map((start, place) => {
-    let sum = 0;
-    for (let i = start; i < start + tokens.lengths[place]; i++) sum += Math.abs(first.shares[i] - second.shares[i]);
-    return sum;
+  const examples = tokens.starts.map((start, place) => {
+    let [moved, most, at] = [0, -1, start];
+    for (let i = start; i < start + tokens.lengths[place]; i++) {
+      const by = Math.abs(second.shares[i] - (first?.shares[i] ?? 0));
+      moved += by;
+      if (by > most) [most, at] = [by, i];
+    }
+    return { first: at, last: at, moved };
   });
-  return tokens.starts.map((start, place) => ({ first: start, last: start, moved: moved[place] })).sort((p, q) => q.moved - p.moved);
+  return examples.sort((p, q) => q.moved - p.moved);
 };
-const windowOf = ({ first, last }, shares, others) => { // what is shown of an example: [from, to)
+const windowOf = ({ first, last }) => { // what is shown of an example: [from, to)
   const place = exampleOf(first);
   const [start, length] = [tokens.starts[place], tokens.lengths[place]];
   if (state.whole || length <= 1.2 * LONGEST) return [start, start + length];
-  let from = first - Math.floor((LONGEST - (last - first)) / 2);
-  if (!tokens.wrong.length) { // where the two differ most
-    let [best, sum] = [-1, 0];
-    for (let i = start; i < start + length; i++) {
-      sum += Math.abs(shares[i] - others[i]);
-      if (i >= start + LONGEST) sum -= Math.abs(shares[i - LONGEST] - others[i - LONGEST]);
-      if (sum > best && i >= start + LONGEST - 1) [best, from] = [sum, i - LONGEST + 1];
-    }
-  }
-  from = between(from, start, start + length - LONGEST);
+  const from = between(first - Math.floor((LONGEST - (last - first)) / 2), start, start + length - LONGEST);
   return [from, from + LONGEST];
 };
 const describe = (i, rows) => {
@@ -117,42 +112,28 @@ const describe = (i, rows) => {
   const chance = 100 * Math.exp(-tokens.nll[i]);
   const other = `${quoted(i, "competitor")}${gap < 0 ? `, ${(-gap).toFixed(1)} logits above` : ` ${gap.toFixed(1)} logits below`}`;
   const learned = rows.map(({ name, shares }) => `${name} ${shares[i] < 0.01 ? "< 0.01" : shares[i].toFixed(2)} %`).join(", ");
-  return `${quoted(i)}: the model gives it ${chance < 0.1 ? chance.toExponential(0) : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.`;
+  return `${quoted(i)}: the model gives it ${chance < 0.1 ? "< 0.1" : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.${tokens.data ? ` Weight of the data: ${tidy(tokens.data[i])}.` : ""}`;
 };
 const drawText = (row, stop, [from, to], shares, top, isFirst) => {
   const text = row.querySelector(".text");
   const place = exampleOf(stop.first);
   const [begin, end] = [tokens.starts[place], tokens.starts[place] + tokens.lengths[place]];
-  const wrongs = tokens.wrong.filter(({ first }) => first >= from && first < to);
-  let fix = null;
   text.replaceChildren(from > begin ? "… " : "");
   for (let i = from; i < to; i++) {
-    const written = letters(i);
-    const cut = fix ? written.indexOf("\n") : -1;
-    const span = make("span", { className: `t${tokens.wrong.length && tokens.marked[i] ? " bad" : ""}`, textContent: cut < 0 ? written : written.slice(0, cut) });
+    const span = make("span", { className: `t${tokens.wrong.length && tokens.marked[i] ? " bad" : ""}`, textContent: letters(i) });
     span.dataset.token = i;
     span.style.setProperty("--share", `${(100 * Math.min(1, shares[i] / top) ** 0.6).toFixed(1)}%`);
     if (isFirst) span.tabIndex = i === from ? 0 : -1;
     text.append(span);
-    if (cut >= 0) {
-      text.append(fix, written.slice(cut));
-      fix = null;
-    }
-    const wrong = isFirst && wrongs.find(({ last }) => last === i);
-    if (!wrong) continue;
-    fix = make("span", { className: "fix", textContent: ` should be ${wrong.right}` });
-    if (![1, 2].some((ahead) => i + ahead < to && letters(i + ahead).includes("\n"))) { // the end of its line is far
-      text.append(fix, i + 1 < to ? " " : "");
-      fix = null;
-    }
+    const wrong = isFirst && tokens.wrong.find(({ last }) => last === i);
+    if (wrong) text.append(make("span", { className: "fix", textContent: ` should be ${wrong.right}${i + 1 < to && /^\w/.test(letters(i + 1)) ? " " : ""}` }));
   }
-  if (fix) text.append(fix);
-  if (to < end || from > begin) text.append(to < end ? " … " : " ");
-  if (isFirst && (from > begin || to < end)) {
-    const more = make("button", { type: "button", textContent: `all ${(end - begin).toLocaleString("en")} tokens` });
-    more.addEventListener("click", () => { state.whole = true; refresh(); });
-    text.append(more);
-  }
+  if (from === begin && to === end) return;
+  text.append(to < end ? " … " : " ");
+  if (!isFirst) return;
+  const more = make("button", { type: "button", textContent: `all ${(end - begin).toLocaleString("en")} tokens` });
+  more.addEventListener("click", () => { state.whole = true; refresh(); });
+  text.append(more);
 };
 const noteOf = (side) => {
   if (hasBand(side)) return `margin ${tidy(settingOf(side).margin)}, bandwidth ${tidy(settingOf(side).bandwidth)}`;
@@ -201,8 +182,7 @@ const makeKnob = (name, sign, valueAt) => {
 };
 const placeKnob = (name, gap, y) => {
   knobs[name].setAttribute("transform", `translate(${across(gap).toFixed(1)} ${y})`);
-  const [least, most] = LIMITS[name];
-  for (const [key, value] of Object.entries({ now: state[name], min: least, max: most })) knobs[name].setAttribute(`aria-value${key}`, tidy(value));
+  for (const [key, value] of Object.entries({ now: state[name], min: LIMITS[name][0], max: LIMITS[name][1] })) knobs[name].setAttribute(`aria-value${key}`, tidy(value));
 };
 const drawGradient = (first, second) => {
   const [svg, side] = [byId("gradient"), sideOf()];
@@ -216,10 +196,8 @@ const drawGradient = (first, second) => {
   for (let share = step; share <= highest; share += step) {
     parts.push(draw("line", { x1: LOW, x2: HIGH, y1: up(share), y2: up(share), class: "grid" }), draw("text", { x: HIGH, y: up(share) - 3, "text-anchor": "end" }, share + step > highest ? `${share} %` : `${share}`));
   }
-  for (let place = 0; place < BINS; place++) {
-    if (all?.[place]) parts.push(bar("grey", place, all[place], 0));
-    if (wrong[place]) parts.push(bar("bad", place, wrong[place], 0));
-    if (own[place]) parts.push(bar("blue", place, own[place], 1.5));
+  for (const [className, shares, inset] of [["grey", all ?? [], 0], ["bad", wrong, 0], ["blue", own, 1.5]]) {
+    shares.forEach((share, place) => { if (share) parts.push(bar(className, place, share, inset)); });
   }
   parts.push(draw("line", { x1: LOW, x2: HIGH, y1: FLOOR + 0.5, y2: FLOOR + 0.5, class: "axis" }));
   for (const gap of [-20, -10, -3, -1, 0, 1, 3, 10, 20]) {
@@ -251,6 +229,7 @@ const commandOf = (side) => {
 const MOST_SCORES = 8; // all runs stand in the tab Scores
 const classOf = (label) => ["first", "chosen"][pairOf().lastIndexOf(label)] ?? "";
 const drawScores = () => {
+  if (!outcome.length) return;
   const svg = byId("scored");
   const important = (row) => ["", "first", "chosen"].indexOf(classOf(row.label));
   const ranked = outcome.filter(({ curve }) => curve.length).sort((p, q) => important(q) - important(p)).slice(0, MOST_SCORES);
@@ -292,7 +271,7 @@ const refresh = () => {
   const second = learns(side);
   const stop = stops[state.at] ?? { first: 0, last: 0 };
   const place = exampleOf(stop.first);
-  const range = windowOf(stop, (first ?? second).shares, second.shares);
+  const range = windowOf(stop);
   const rows = [...(first ? [{ side: tokens.sides[0], ...first }] : []), { side, ...second }].map((row) => ({ ...row, name: row.side.name }));
   let top = 300 / tokens.norm.length;
   for (const { shares } of rows) for (let i = range[0]; i < range[1]; i++) top = Math.max(top, shares[i]);
@@ -335,26 +314,24 @@ const go = (to) => {
 };
 
 const listStops = () => {
-  const cells = (values) => values.map((value, place) => make("td", { textContent: value, className: place === 1 ? "" : "number" }));
+  const row = (kind, cells) => make("tr", {}, ...cells.map((cell, at) => make(kind, { className: at > 1 ? "number" : "" }, cell)));
   const list = stops.slice(0, 200).map((stop, at) => {
-    const [place, button] = [exampleOf(stop.first), make("button", { type: "button", textContent: tokens.numbers[exampleOf(stop.first)] + 1 })];
+    const place = exampleOf(stop.first);
+    const button = make("button", { type: "button", textContent: tokens.numbers[place] + 1 });
     button.addEventListener("click", () => {
       go(at);
       byId("question").scrollIntoView({ block: "center" });
     });
-    let worst = stop.first;
-    for (let i = stop.first; i <= stop.last; i++) if (tokens.nll[i] > tokens.nll[worst]) worst = i;
-    const about = tokens.wrong.length ? [stop.written, stop.right, `${(100 * Math.exp(-tokens.nll[worst])).toPrecision(1)} %`] : [tokens.prompts[place].slice(0, 120), tokens.lengths[place], stop.moved.toFixed(2)];
-    const row = make("tr", {}, make("td", { className: "number" }, button));
-    row.append(...(tokens.wrong.length ? about.map((value, at) => make("td", { textContent: value, className: at ? "number" : "" })) : cells(["", ...about]).slice(1)));
-    return row;
+    const lowest = Math.min(...tokens.gap.slice(stop.first, stop.last + 1));
+    const wrong = [stop.written, stop.right, minus(lowest.toFixed(1))];
+    return row("td", [button, ...(tokens.wrong.length ? wrong : [tokens.prompts[place].slice(0, 120), tokens.lengths[place], stop.moved.toFixed(2)])]);
   });
-  const names = tokens.wrong.length ? ["example", "written", "right", "the model's probability of the worst digit"] : ["example", "problem", "tokens", "gradient moved, %"];
-  const [wrong, right] = tokens.doubt ?? [];
-  const apart = !tokens.doubt ? "" : wrong < right
-    ? `The base model already tells them apart: it doubts every wrong result (gap ${minus(wrong.toFixed(1))} or lower) and no right one (${minus(right.toFixed(1))} or higher).`
-    : `The base model does not tell all of them apart: one wrong result has no gap below ${minus(wrong.toFixed(1))}, and a right one goes down to ${minus(right.toFixed(1))}.`;
-  byId("list").replaceChildren(make("p", { textContent: apart }), make("table", {}, make("thead", {}, make("tr", {}, ...names.map((name) => make("th", { textContent: name, scope: "col" })))), make("tbody", {}, ...list)));
+  const names = tokens.wrong.length ? ["example", "written", "right", "logit gap"] : ["example", "problem", "tokens", first ? "gradient moved, %" : "gradient, %"];
+  const [wrong, right] = (tokens.doubt ?? []).map((gap) => minus(gap.toFixed(1)));
+  const apart = tokens.doubt && tokens.doubt[0] < tokens.doubt[1]
+    ? `The base model already tells them apart: it doubts every wrong result (gap ${wrong} or lower) and no right one (${right} or higher).`
+    : `The base model does not tell all of them apart: one wrong result has no gap below ${wrong}, and a right one goes down to ${right}.`;
+  byId("list").replaceChildren(make("p", { textContent: tokens.doubt ? apart : "" }), make("table", {}, make("thead", {}, row("th", names)), make("tbody", {}, ...list)));
 };
 
 // what the window shows of the example, painted word by word; a page may not turn its own elements into an image
@@ -377,17 +354,14 @@ const copyPicture = async () => {
       range.setStart(node, index);
       range.setEnd(node, index + word.length);
       const { left, top, width, height } = range.getBoundingClientRect();
-      if (node.parentElement.classList.contains("t")) {
-        context.fillStyle = look.backgroundColor;
-        context.fillRect(left, top, width, height);
-      }
+      context.fillStyle = look.backgroundColor;
+      context.fillRect(left, top, width, height);
       context.fillStyle = look.color;
       context.font = `${look.fontWeight} ${look.fontSize} ${look.fontFamily}`;
       context.fillText(word.trimEnd(), left, top + height / 2);
-      if (node.parentElement.classList.contains("bad") && node.parentElement.classList.contains("t")) {
-        context.fillStyle = getComputedStyle(byId("headline").querySelector(".bad")).color;
-        context.fillRect(left, top + height - 2, width, 3);
-      }
+      const [underline] = look.boxShadow.match(/rgba?\([^)]*\)/) ?? [];
+      context.fillStyle = underline;
+      if (underline) context.fillRect(left, top + height - 2, width, 3);
     }
   }
   const picture = new Promise((done) => { canvas.toBlob(done, "image/png"); }); // some browsers want to be asked within the click
@@ -431,6 +405,7 @@ const watch = () => {
 const open = async () => {
   for (const name of ["token", "competitor", "gap", "nll", "norm"]) tokens[name] = await unpack(tokens[name]);
   for (const side of tokens.sides) if (side.weights) side.weights = await unpack(side.weights);
+  if (tokens.data) tokens.data = await unpack(tokens.data);
   let size = 0;
   tokens.starts = tokens.lengths.map((length) => (size += length) - length);
   tokens.marked = new Uint8Array(size);
@@ -446,17 +421,10 @@ const open = async () => {
   Object.assign(state, { margin: sideOf().margin ?? 0, bandwidth: sideOf().bandwidth ?? 1 });
   const second = learns(sideOf());
   first = tokens.base ? learns(tokens.sides[0]) : null;
-  stops = stopsOf(first ?? second, second);
-  if (tokens.wrong.length) { // an example that fits, with one wrong step, from which the first learns most
-    const rank = ({ first: from, last: to }) => {
-      const place = exampleOf(from);
-      let share = tokens.lengths[place] <= 0.8 * LONGEST ? 1000 : 0;
-      if (tokens.wrong.filter((other) => exampleOf(other.first) === place).length === 1) share += 500;
-      for (let i = from; i <= to; i++) share += (first ?? second).shares[i] - second.shares[i];
-      return share;
-    };
-    usualStop = stops.reduce((best, stop, at) => (rank(stop) > rank(stops[best]) ? at : best), 0);
-  }
+  stops = stopsOf(first, second);
+  // a short example with a single wrong step, where there is one
+  const isAlone = ({ first: from }) => tokens.wrong.filter((other) => exampleOf(other.first) === exampleOf(from)).length === 1;
+  usualStop = Math.max(0, tokens.wrong.findIndex((stop) => tokens.lengths[exampleOf(stop.first)] <= 0.7 * LONGEST && isAlone(stop)));
   read();
   watch();
   byId("viewer").hidden = false;

@@ -3,7 +3,7 @@
 The base is the first run with a table that no training is known of: its logits are those before a training. Without
 one, the tokens are those of the first run that has a table, and only its own objective is shown.
 
-{"base": true, "model": "Base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
+{"base": true, "path": "base", "numbers": [0, 1], "lengths": [412, 80], "prompts": ["What is ...", ""],
  "texts": [" the", ...], "token": packed, "competitor": packed,          indexes into the texts, token after token
  "gap": packed, "nll": packed, "norm": packed, "range": [-16, 27],
  "steps": 318, "wrong": [[example, from, to, "16 * 3 = 34", "48"], ...], "doubt": [-5.0, -0.9],
@@ -29,6 +29,7 @@ from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
+from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
@@ -37,7 +38,6 @@ from trimsft.tokens.statistics import objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
-LONGEST = 4000  # tokens of one example
 MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
 COMPUTED = (*PAPER_OBJECTIVES, "auto-trim")  # the script has their formulas
@@ -80,7 +80,6 @@ def token_parts(
     low, high = np.quantile(table["gap"][here].astype(np.float64), [0.001, 0.999])
     data = {
         "base": base is not None,
-        "model": visible(run.label),
         "path": visible(without_folders(str(table.metadata.get("model", "")))),
         "numbers": numbers,
         "lengths": [len(one) for one in rows],
@@ -90,28 +89,23 @@ def token_parts(
         "competitor": packed(competitor),
         "gap": packed(table["gap"][here]),
         "nll": packed(table["nll"][here]),
-        "norm": packed(table["gradient_norm"][here]),
+        "norm": packed((table["gradient_norm"] * table["data_weight"])[here]),
+        "data": packed(table["data_weight"][here]) if (table["data_weight"][here] != 1).any() else None,
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
-        "sides": [_side_data(side, weights[side.name]) for side in sides],
+        "sides": [_side_data(side, table, here) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
     }
     weighing = {side.name: side.weigher for side in sides}
-    return {"data": data, "about": _about(run, table, rows), "weighing": weighing, "model": run.label}
-
-
-def _about(run: Run, table: TokenTable, rows: Sequence[NDArray[np.int64]]) -> str:
-    count = run.table.example_count if run.table else 0
-    shown = f"{len(rows)} of {count:,}" if len(rows) < count else f"{count:,}"
-    left_out = len(table) - sum(map(len, rows))
-    cut = f", of which {left_out:,} tokens at their ends are not shown" if left_out and len(rows) == count else ""
-    return visible(f"{shown} examples, logits of {run.label}{cut}")
+    count = f"{run.table.example_count:,}"
+    shown = count if len(rows) == run.table.example_count else f"{len(rows)} of {count}"
+    return {"data": data, "about": f"{shown} examples, logits of {run.label}", "weighing": weighing, "model": run.label}
 
 
 def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
     """Return the rows of each example that is shown."""
     rows, total = [], 0
     for number in np.unique(table["example"]).tolist():
-        rows.append(np.flatnonzero(table["example"] == number)[:LONGEST])
+        rows.append(np.flatnonzero(table["example"] == number))
         total += len(rows[-1])
         if total >= MOST:
             break
@@ -212,14 +206,11 @@ def _made(name: str, parameters: Mapping[str, float]) -> Objective:
     return objective_of(name, parameters) if name in PAPER_OBJECTIVES else make_objective(name)
 
 
-def _side_data(side: Side, weights: NDArray[np.float64]) -> dict[str, Any]:
+def _side_data(side: Side, table: TokenTable, rows: NDArray[np.int64]) -> dict[str, Any]:
     data = {"name": visible(side.name), "objective": side.objective, "run": side.run and visible(side.run)}
     if side.objective in COMPUTED:
         return {**data, **vars(side.weigher)}
-    return data | {"weights": packed(weights)}
-
-
-# ---- packed arrays
+    return data | {"weights": packed(weigh(side.weigher, table.stats()).numpy()[rows])}
 
 
 def packed(values: NDArray[Any]) -> str:
