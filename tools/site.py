@@ -68,7 +68,10 @@ def options() -> str:
         return [row(name, one.default, one.help or "") for name, one in zip(names, shown, strict=True)]
 
     tables: dict[str, list[str]] = {}
-    for name, command in get_command(cli.app).commands.items():  # type: ignore[attr-defined]
+    program = get_command(cli.app)
+    context = program.make_context("trimsft", ["recipes"])
+    for name in program.list_commands(context):  # type: ignore[attr-defined]
+        command = program.get_command(context, name)  # type: ignore[attr-defined]
         for inner, part in getattr(command, "commands", {"": command}).items():
             tables[f"{name} {inner}".strip()] = of_command(part)
     settings = [

@@ -22,12 +22,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.load import is_text
-from trimsft.errors import DataError, UsageError, one_line
+from trimsft.data.load import is_text, read_records
+from trimsft.errors import DataError, UsageError
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS
-from trimsft.runs.files import read_unpacked
-from trimsft.runs.parsing import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
@@ -74,27 +72,19 @@ def benchmark_name(name_or_path: str | Path) -> str:
 def read_problems(
     path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Read the problems of a JSON Lines file; an error names the line.
+    """Read the problems of a file, mostly of JSON Lines; an error names the line.
 
     `grading` is that of rows that say nothing of it; `columns` are what the file calls `problem` and `answer`.
     """
     name, problems = benchmark_name(path), []
-    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
-        if not line.strip():
-            continue
+    for number, row in read_records(path):
         place = f"{path}, line {number}"
-        try:
-            row = dict(parse_json(line.decode("utf-8-sig")))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{place}: not JSON of an object ({one_line(error)})") from error
         for field_name, column in (columns or {}).items():
             if column not in row:
                 problem = f"{place}: there is no column {column!r}; it has {_names_of(row)}"
                 raise DataError(problem, field=f"{field_name}_column")
         row |= {field_name: row[column] for field_name, column in (columns or {}).items()}
         problems.append(as_problem(row, place, f"{name}-{number}", grading))
-    if not problems:
-        raise DataError(f"{path}: holds no problems")
     return with_distinct_ids(problems)
 
 
