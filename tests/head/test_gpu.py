@@ -152,7 +152,7 @@ def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None
 
 
 @pytest.mark.parametrize("objective", [SFT(), TrimSFT()], ids=["sft", "trim"])
-def test_on_a_device_that_is_in_use_the_head_takes_no_more_than_one_that_sums_in_float32(objective) -> None:
+def test_a_device_in_use_holds_no_more_than_float32_sums(objective) -> None:
     tokens, hidden_size, vocabulary = 16384, 1024, 65536
     head = Head(*synthetic_head(tokens, hidden_size, vocabulary)).leaves()
     whole, used = head.leaves(), {}
