@@ -34,9 +34,9 @@ PYTHON = {
     "lab": Room(709, 700),
     "runs": Room(2442, 1700),  # with the files at the top of the package
     "cli": Room(1170, 800),
-    "integrations": Room(258, 300),
+    "integrations": Room(257, 300),
     "tests": Room(20894, 16_000),
-    "tools and benchmarks": Room(5484, 6_000),
+    "tools and benchmarks": Room(5485, 6_000),
 }
 """Lines of Python."""
 PAGE = Room(1441, 2500)
