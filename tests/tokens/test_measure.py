@@ -118,11 +118,6 @@ def test_tables_that_cannot_be_compared_say_why(folder, data, tmp_path) -> None:
     assert json.loads(alike.stdout)["comparable"] and json.loads(alike.stdout)["reason"] is None
 
 
-def test_logits_that_are_not_finite_fail(folder, data, broken_head) -> None:
-    result = run(folder, "--data", data)
-    assert result.exit_code == 1 and "trimsft: rows 0, " in result.stderr and "non-finite logits" in result.stderr
-
-
 def test_where_tables_go(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("run/model", "plain"):

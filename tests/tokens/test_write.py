@@ -112,24 +112,6 @@ def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(
     assert other["data"]["sha256"] != facts["data"]["sha256"]
 
 
-def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match="finish its training first"):
-        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
-    os.symlink(folder, tmp_path / "model")
-    write_token_table(tmp_path, ROWS, tmp_path / "t.parquet", limit=1)
-    assert read_token_table(tmp_path / "t.parquet").metadata["model"] == str(tmp_path / "model")
-
-
-def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
-    long = {"problem": "x" * 300, "solution": "It is so."}
-    path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
-    assert set(read_token_table(path)["example"].tolist()) == {1}
-    with pytest.raises(ValueError, match="max_length: leaves no token to train on in any row, got 10"):
-        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # and not the folders
-
-
 def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     """Over several windows, and where the table is there already."""
     rows = [{"problem": "x" * 300, "solution": "It is so."}, *ROWS]
@@ -146,6 +128,9 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert 1 < len(over) < len(rows)
     assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
     assert table.metadata["longest"] == length
+    with pytest.raises(UsageError, match="max_length: leaves no token to train on in any row, got 10"):
+        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
+    assert not (tmp_path / "new").exists()
     line = f"a maximum length of {length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
     assert [line in message for message in caplog.messages] == [True, True]
 
@@ -204,15 +189,6 @@ def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) 
     assert read_token_table(same["Packed"]).metadata["truncation_mode"] == "keep_start"  # packing cuts the end
     beside = write_tables({"Base": folder, "Run": run}, tmp_path / "beside")
     assert read_token_table(beside["Base"])["token_id"].tolist() == left
-
-
-def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:
-    rows = [ROWS[0], {"problem": "x" * 300, "solution": "It is so."}]
-    write_token_table(folder, rows, tmp_path / "t.parquet")
-    assert "tokens, the model knows 256 positions" in caplog.text and "a maximum length of 256 cuts" in caplog.text
-    caplog.clear()
-    write_token_table(folder, ROWS, tmp_path / "u.parquet")
-    assert not caplog.messages
 
 
 def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:

@@ -73,6 +73,7 @@ def make_table(
     shift: float = 0.0,
     prompts: tuple[str, ...] = (),
     gap: Any = None,
+    data_weight: Any = 1.0,
     top: bool = False,
 ) -> Path:
     """A token table with these texts: gaps from -3 to 12, the other numbers as if there were two tokens."""
@@ -92,7 +93,7 @@ def make_table(
         "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
         "rank": np.where(gap > 0, 1, 2),
         "gradient_norm": np.sqrt(2) * (1 - p),
-        "data_weight": np.ones_like(p),
+        "data_weight": np.ones_like(p) * data_weight,
     }
     arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
     if top:  # gold and competitor

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.data.load import NUMINA, RowSettings
+from trimsft.data.load import RowSettings
 from trimsft.errors import TrimSFTError, UsageError
 from trimsft.options import option
 from trimsft.runs import RunDirectory
@@ -57,7 +57,7 @@ class TokenSettings(RowSettings):
         super().__post_init__()
         if not self.models:
             raise UsageError("there are none", field="models", hint="name at least one")
-        if self.seed is not None and self.sample is None and self.data != NUMINA:
+        if self.seed is not None and self.sample is None:
             raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
         if self.show is None:
             self.places()

@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 
 from trimsft.data.chat import check_chats
-from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, fingerprint_rows, load_tokenizer
+from trimsft.data.encode import Encoder, Example, checked_rows, fingerprint_rows, load_tokenizer, report_lengths
 from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
 from trimsft.data.weights import parse_weights, rules_of
@@ -173,14 +173,15 @@ def _facts(
         prompts = encoder.template.render([row["problem"] for row in rows[:_PROMPTS]])
     else:
         prompts = encoder.tokenizer.batch_decode([example.prompt for example in examples[:_PROMPTS]])
-    cut = count_cut(examples)
+    lengths, trained = [len(one) + one.cut for one in examples], [len(one.trained) for one in examples]
+    report = report_lengths(lengths, trained, encoder.max_length)
     return {
         "eos_id": int(encoder.tokenizer.eos_token_id),
         "positions": positions,
         "prompts": [prompt[:_PROMPT_LENGTH] for prompt in prompts],
         "versions": environment()["versions"],
-        "longest": cut.pop("longest"),
-        "cut": cut,
+        "longest": max(map(len, examples)),
+        "cut": {"rows_cut": report.truncated, "tokens_cut": report.truncated_tokens, "rows_lost": report.dropped},
     }
 
 

@@ -131,6 +131,17 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
     )
 
 
+def test_weights_of_the_data_count_and_are_said(browser, tmp_path) -> None:
+    gap, weight = np.array([-2.0, 1.5, 1.5, 1.5]), np.array([3, 0.5, 1, 1])
+    base = make_table(tmp_path / "base.parquet", [["a", "b", "c", "d"]], gap=gap, data_weight=weight)
+    view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
+    mass = read_token_table(base)["gradient_norm"] * weight
+    share = f"{100 * mass[0] / mass.sum():.0f} %"
+    assert f"SFT spends {share} of its gradient there" in headline(browser)
+    browser.run("document.querySelectorAll('.row .t')[1].click()")
+    assert browser.text("card").endswith("Weight of the data: 0.5.")
+
+
 def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> None:
     run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
     make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
