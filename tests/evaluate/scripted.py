@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.engines import Completion, Request
 from trimsft.evaluate.generate import Evaluation, Progress, fill
-from trimsft.evaluate.problems import Problem
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings

@@ -8,7 +8,7 @@ import pytest
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
-from trimsft.evaluate.problems import Problem, fingerprint, write_problems
+from trimsft.evaluate.benchmarks import Problem, fingerprint, write_problems
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, ProblemSet, Protocol, Sample, SampleRecord
 
 from .scripted import complete

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
+from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.metrics import GREEDY
-from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
