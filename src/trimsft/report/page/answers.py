@@ -51,8 +51,8 @@ class Row(NamedTuple):
         before, after = self.outcomes[a], self.outcomes[b]
         if before is None or after is None:
             return True, 0.0
-        shares = [one.right / one.samples if one.samples else 0.0 for one in (before, after)]
-        return (shares[0], *before[2:]) == (shares[1], *after[2:]), -abs(shares[1] - shares[0])
+        was, now = (one.right / (one.samples or 1) for one in (before, after))
+        return (was, *before[2:]) == (now, *after[2:]), -abs(now - was)
 
 
 def answer_parts(runs: Sequence[Run]) -> dict[str, Any]:
