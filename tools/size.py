@@ -25,7 +25,7 @@ PYTHON = {
     "head": Room(1872, 1900),
     "data": Room(2242, 1900),
     "train": Room(2856, 2500),
-    "evaluate": Room(3548, 2900),
+    "evaluate": Room(3540, 2900),
     "grading": Room(2564, 2400),
     "tokens": Room(1445, 1300),
     "audit": Room(509, 400),
