@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
+from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.engines import Engine, Request
 from trimsft.evaluate.metrics import GREEDY
-from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompts
 from trimsft.evaluate.samples import Key, ProblemSet, Protocol, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings

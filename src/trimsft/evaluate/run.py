@@ -14,12 +14,11 @@ from typing import Any, Literal, cast
 
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import describe_source, load_benchmark
+from trimsft.evaluate.benchmarks import benchmark_name, describe_gradings, describe_source, load_benchmark
 from trimsft.evaluate.engines import Engine, identify_model, make_engine
 from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.metrics import GREEDY
-from trimsft.evaluate.problems import benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
