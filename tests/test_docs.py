@@ -19,6 +19,7 @@ import pytest
 import typer
 import yaml
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from trimsft import cli
 from trimsft.train import parse
@@ -143,6 +144,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'id="trimsft.head.loss.linear_cross_entropy"' in reference
     text = (tmp_path / "site" / "training" / "index.html").read_text()
     assert "/blob/main/recipes/README.md" in text  # what is no page leads to the repository
+    options = (tmp_path / "site" / "options" / "index.html").read_text()
+    shown = set(re.findall(r"--[a-z][a-z-]+", CliRunner().invoke(cli.app, ["eval", "--help-all"]).output))
+    missing = {flag for flag in shown if flag not in options}
+    assert len(shown) > 30 and missing <= {"--help", "--help-all", "--json", "--quiet"} and "--bandwidth" in options
     method = (tmp_path / "site" / "method" / "index.html").read_text()
     assert method.count('<svg role="img" aria-label=') > 50 and "arithmatex" not in method  # formulas are drawn
     pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]

@@ -61,14 +61,18 @@ def options() -> str:
         return f"| `{name}` | {shown} | {text.replace('|', chr(92) + '|')} |"
 
     def of_command(command: Any) -> list[str]:
-        shown = [one for one in command.params if one.name not in ("help", "help_all", "as_json", "quiet")]
+        unlisted = ("help", "help_all", "as_json", "quiet")
+        shown = [one for one in command.params if one.help and one.name not in unlisted]
         names = [
             "/".join(one.opts + one.secondary_opts) if one.opts[0].startswith("-") else one.metavar for one in shown
         ]
         return [row(name, one.default, one.help or "") for name, one in zip(names, shown, strict=True)]
 
     tables: dict[str, list[str]] = {}
-    for name, command in get_command(cli.app).commands.items():  # type: ignore[attr-defined]
+    program = get_command(cli.app)
+    context = program.make_context("trimsft", ["recipes"])
+    for name in program.list_commands(context):  # type: ignore[attr-defined]
+        command = program.get_command(context, name)  # type: ignore[attr-defined]
         for inner, part in getattr(command, "commands", {"": command}).items():
             tables[f"{name} {inner}".strip()] = of_command(part)
     settings = [

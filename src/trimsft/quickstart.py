@@ -54,15 +54,9 @@ FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table
 class QuickstartSettings:
     """One quickstart: the options of the command, and how much is done, the same for every method."""
 
-    out: Path | None = option(
-        None, help="The folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
-    )
-    fast: bool = option(
-        False, flags=("--fast",), help="Half of the data, fewer problems; SFT, TrimSFT and AutoTrim unless named."
-    )
-    long: bool = option(
-        False, flags=("--long",), help="Teach longer chains than the base knows, from rows with 40 % wrong steps."
-    )
+    out: Path | None = option(None, help="The folder for everything (default: runs/quickstart; -long, -fast).")
+    fast: bool = option(False, flags=("--fast",), help="Half of the data, fewer problems, three methods.")
+    long: bool = option(False, flags=("--long",), help="Teach longer chains, from rows with 40 % wrong steps.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0, most=2**32 - 1)
     methods: tuple[str, ...] = option(
         (),
@@ -188,11 +182,7 @@ class QuickstartOutcome:
 
 
 def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) -> QuickstartOutcome:
-    """Do what is missing; raises `RunError` where the folder holds another quickstart.
-
-    Args:
-        on_event: called with every change of a cell.
-    """
+    """Do what is missing; raises `RunError` where the folder holds another quickstart."""
     from trimsft.evaluate.scores import load_run
     from trimsft.report.page.build import write_report
 
@@ -207,7 +197,10 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
                 folder.out / "report.html",
                 {method_name(name): run for name, run in runs.items()},
                 title="TrimSFT quickstart",
-                settings={"command": f"trimsft quickstart --seed {settings.seed}", **settings.as_dict()},
+                settings={
+                    "command": f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}",
+                    **settings.as_dict(),
+                },
                 objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
             )
         except Exception as failure:  # the table is worth showing without it

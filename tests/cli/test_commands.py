@@ -112,11 +112,10 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
     sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
     with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
         for event in (
-            Event(sft, "waiting"),
             Event(sft, "running", "training", 0, 50),
             Event(sft, "running", "training", 3, 50),
             Event(sft, "running", "evaluating lab-easy", 3, 9),
-            Event(sft, "retrying", "no [such] file"),
+            Event(sft, "failed", "no [such] file"),
             Event(sft, "done"),
             Event(dft, "elsewhere", "process 7 on host since noon"),
         ):
@@ -124,7 +123,7 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.splitlines() == [
         "trimsft: sft: training 0 of 50",
         "trimsft: sft: evaluating lab-easy 3 of 9",
-        "trimsft: sft: retrying, no [such] file",
+        "trimsft: sft: failed, no [such] file",
         "trimsft: sft: done, average@8 62.3",
         "trimsft: dft: elsewhere, process 7 on host since noon",
     ]

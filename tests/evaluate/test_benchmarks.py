@@ -6,15 +6,24 @@ Names of columns are as published; types of columns and forms of answers are ass
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from datasets import Dataset, Features, List, Value
 
+from trimsft.data import load
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
-from trimsft.evaluate.problems import Problem, benchmark_name, read_problems
+from trimsft.evaluate.benchmarks import (
+    BENCHMARKS,
+    Problem,
+    benchmark_name,
+    describe_source,
+    from_hub,
+    load_benchmark,
+    read_problems,
+)
 from trimsft.evaluate.settings import EvalSettings
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
@@ -79,7 +88,7 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("{", "line 2: not JSON"),
+        ("{", "line 2: not usable JSON"),
         ({"question": "?", "answer": "1"}, "line 2: no field 'problem'; it has 'question', 'answer'"),
         ({"problem": "?"}, "line 2: no field 'answer'; it has 'problem'"),
         ({"problem": "?", "answer": []}, r"line 2: 'answer' must be a text or a number, or a list of such, got \[\]"),
@@ -105,8 +114,20 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         load_benchmark("math500", tmp_path)
     with pytest.raises(DataError, match="leaves no name to record it under"):
         benchmark_name("..jsonl")
-    with pytest.raises(DataError, match="holds no problems"):
+    with pytest.raises(DataError, match="holds no rows"):
         load_benchmark(write(tmp_path / "empty.jsonl"))
+
+
+def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 2**26))
+    monkeypatch.setattr(load, "LONGEST_LINE", 2**20)
+    for read in (load_benchmark, load.read_file):
+        tracemalloc.start()
+        with pytest.raises(DataError, match=r"mine\.jsonl\.gz, line 1: longer than 1,048,576 bytes"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+        tracemalloc.stop()
 
 
 TEXT, INTEGER = Value("string"), Value("int64")

@@ -12,10 +12,8 @@ import pytest
 
 from trimsft.errors import DataError, RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
-from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.benchmarks import Problem, fingerprint, load_benchmark, read_problems, write_problems
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
-from trimsft.evaluate.scores import read_scores
 from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
 
@@ -124,8 +122,11 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert [one.correct for one in sorted(score.per_problem, key=lambda one: one.problem)] == [2, 2, 0, 2]
     assert score.statuses == {"correct": 6, "no_answer": 2}
     assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
-    by = read_scores(tmp_path / "run/eval/mine").grader
+    by = score.grader
     assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
+    for _ in range(2):  # graded anew, then read
+        lenient = run_eval(tmp_path / "mine.jsonl", None, grader="qwen").scores[0].grader
+        assert (lenient.kind, lenient.ignored_rules) == ("qwen", ("unit",))
 
 
 def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:

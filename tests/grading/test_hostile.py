@@ -88,18 +88,6 @@ def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
     assert compare(gold, gold, Rules()) is True
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "correct"),
-    [
-        (r"\max{5}", "5", True), (r"\max(2, 5)", "5", True), (r"\min\{5\}", "5", True), (r"\max \pi", r"\pi", True),
-        (r"\max(3, 1+i)", "3", False), (r"3=\sqrt{2}", "3=x", False), (r"\pi=3", "x=3", False),
-        (r"2\pi y=4\pi x", "y=2x", True), (r"\binom{\pi}{2}", "1", False), (r"\sqrt[i]{2}", "2", False),
-    ],
-)  # fmt: skip
-def test_what_small_models_have_written(answer: str, gold: str, correct: bool, grader: Grader) -> None:
-    assert grader.grade(rf"\boxed{{{answer}}}", gold).correct is correct
-
-
 def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def stumble(gold: str, *rest: object) -> bool:
         if gold == "7":
@@ -111,13 +99,6 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
         found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
     assert [grade.status for grade in found] == ["unparsable", "correct"]
-
-
-@pytest.mark.parametrize(
-    "answer", ["\u2776", "1\u24f5", "\u1369\\frac{1}{2}", "x^\u277a", "5_\u2776", "\\overline{\u2776}"]
-)
-def test_digits_that_are_no_decimals_are_no_numbers(answer: str, grader: Grader) -> None:
-    assert grader.grade(rf"\boxed{{{answer}}}", "5").status in ("wrong", "unparsable")  # a warning is an error
 
 
 @settings(max_examples=100)
@@ -146,26 +127,6 @@ def test_a_verdict_does_not_depend_on_earlier_ones() -> None:
     for cached in (tree_of, number_of, shape_of):
         cached.cache_clear()
     assert {pair: compare(*pair, Rules()) for pair in pairs} == verdicts
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "are_equal"),
-    [
-        ("e^{100}+1", "e^{100}", False), (r"\pi+10^{-300}", r"\pi", False), (r"10^{300}\pi+1-10^{300}\pi", "1", True),
-        (r"(1+10^{-100})^{\pi}", "1", False), ("f(1+10^{-30})", "f(1)", False), (r"f(\sin\pi)", "f(0)", True),
-        (r"2^{1000}\pi", r"2^{999}\cdot 2\pi", True), (r"2^{1000}\pi", r"2^{1001}\pi", False),
-        ("10^{1000}+1", "10^{1000}", False), (r"\lfloor\log_2 8\rfloor", "3", True),
-        (r"\lfloor\log_2 7\rfloor", "3", False),
-        (r"\tan 89.9999999999^\circ", r"\tan 90^\circ", False), ("x^{2018}-y^{2018}", "-y^{2018}+x^{2018}", True),
-        (r"\frac{\sin 2x}{\cos 90^\circ}", "1", False), (r"\tan 45^\circ", "1", True), (r"|e^{i\pi/3}|", "1", True),
-        (r"\arccos(\cos 0)", "0", True), (r"\sin(10^{-200})", r"\tan(10^{-200})", False),
-        (r"\cosh 100", r"\sinh 100", False), (r"(\frac{n}{2})!", r"\lfloor\frac{n}{2}\rfloor!", False),
-        ("(n-5)!(n-4)", "(n-4)!", True),
-    ],
-)  # fmt: skip
-def test_values_far_apart_in_size_are_told_apart(one: str, other: str, are_equal: bool) -> None:
-    assert bool(compare(clean(one), clean(other), Rules())) is are_equal
-    assert bool(compare(clean(other), clean(one), Rules())) is are_equal
 
 
 PURE = r"""

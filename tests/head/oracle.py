@@ -108,9 +108,11 @@ def formula(
     nll_T = logits_TV.logsumexp(dim=1) - gold_T
     probs_TV = logits_TV.softmax(dim=1)
     entropy_T = torch.special.entr(probs_TV).sum(dim=1)
-    tokens = TokenStats(
-        *(x.detach() for x in (nll_T, gold_T - other_T, gold_T, competitor_T, entropy_T, gold_T1[:, 0]))
-    )
+    rank_T = 1 + (logits_TV > gold_T[:, None]).sum(dim=1)
+    others_TV = probs_TV.scatter(1, gold_T1, 0)
+    norm_T = (others_TV.square().sum(dim=1) + others_TV.sum(dim=1).square()).sqrt()
+    seen = (nll_T, gold_T - other_T, gold_T, competitor_T, entropy_T, gold_T1[:, 0], rank_T, norm_T)
+    tokens = TokenStats(*(x.detach() for x in seen))
     weights_T = objective.weights(tokens) if hasattr(objective, "weights") else objective(tokens)
     return (weights_T * nll_T).sum() / (len(nll_T) if normalizer is None else normalizer), tokens, weights_T
 
@@ -165,8 +167,7 @@ def answer_of(head: Head, out: LossOutput, factor: float = 1.0) -> Answer:
     (factor * out.loss).backward()
     assert head.hidden.grad is not None and head.weight.grad is not None
     stats = out.tokens
-    entropy = None if stats.entropy is None else wide(stats.entropy)
-    tokens = TokenStats(wide(stats.nll), wide(stats.gap), wide(stats.gold_logit), stats.competitor.cpu(), entropy)
+    tokens = TokenStats(**{name: None if x is None else wide(x) for name, x in vars(stats).items()})
     bias = None if head.bias is None else wide(head.bias.grad)
     grads = wide(head.hidden.grad), wide(head.weight.grad), bias
     return Answer(wide(out.loss), tokens, wide(out.weights), out.kept, *grads)
@@ -191,7 +192,7 @@ def assert_close(got: Answer, expected: Answer) -> None:
         # a difference of two numbers of the size of the gap
         allowed = expected.rounding * (1 + expected.tokens.gap.abs())
         assert ((got.tokens.entropy - expected.tokens.entropy).abs() <= allowed).all()
-    torch.testing.assert_close(got.tokens.competitor, expected.tokens.competitor)
+    assert torch.equal(got.tokens.competitor, expected.tokens.competitor)
     errors = {
         name: distance(getattr(got, name), getattr(expected, name))
         for name in ("loss", "hidden", "weight", "bias")

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from trimsft import DFT, FSFT, SFT, AutoTrim, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
+from trimsft import DFT, FSFT, SFT, AutoTrim, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.head import IGNORED
 
 from . import oracle
-from .oracle import BACKENDS, EPS, FUSED, Head, assert_close, device_of, distance, exact, fused, make_head
+from .oracle import BACKENDS, EPS, FUSED, Head, assert_close, device_of, exact, fused, make_head
 
 
 def sharpness(tokens: TokenStats) -> torch.Tensor:
@@ -104,13 +104,6 @@ def test_token_weights_multiply_those_of_the_objective(skip_below, objective, ba
     assert got.kept == len(got.tokens) == 16
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_token_weights_that_are_no_numbers_are_refused(backend) -> None:
-    weights = torch.tensor([1.0, torch.nan, 1.0, 1.0], device=device_of(backend))
-    with pytest.raises(ValueError, match=r"^token_weights: must be finite at every trained token"):
-        fused(make_head(4), SFT(), backend, token_weights=weights)
-
-
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(
     "objective",
@@ -142,18 +135,6 @@ def test_batches_of_sequences_and_a_single_state(backend) -> None:
     got = fused(Head(row.hidden[0], row.weight, row.labels[0]), SFT(), backend)
     assert got.hidden.shape == (32,)
     assert_close(replace(got, hidden=got.hidden[None]), exact(row, SFT()))
-
-
-@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
-def test_weight_tied_to_the_embedding(backend) -> None:
-    base = make_head(6, vocabulary=97)
-    inputs = torch.randint(97, (6,), generator=torch.Generator().manual_seed(0))
-    double = base.weight.double().requires_grad_()
-    oracle.formula(Head(torch.tanh(double[inputs]), double, base.labels), SFT())[0].backward()
-    tied = base.weight.to(device_of(backend)).requires_grad_()
-    hidden, labels = torch.tanh(tied[inputs.to(tied.device)]), base.labels.to(tied.device)
-    linear_cross_entropy(hidden, tied, labels, SFT(), skip_below=0, backend=backend).loss.backward()
-    assert distance(tied.grad, double.grad) < exact(base, SFT()).rounding
 
 
 @pytest.mark.parametrize(("backend", "skip_below"), [(backend, 0) for backend in FUSED] + [("triton", 1e-30)])
@@ -231,7 +212,7 @@ def test_nll_of_a_certain_token_keeps_its_digits(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nll_is_never_negative_and_a_gold_token_out_of_reach_is_no_overflow(backend) -> None:
+def test_nll_is_never_negative_and_never_overflows(backend) -> None:
     nll = fused(make_head(6, logit_size=20.0, seed=8), SFT(), backend, skip_below=0).tokens.nll
     assert (nll >= 0).all() and nll.min() < 1e-2
     head = make_head(4, logit_size=60.0, seed=9)

@@ -8,6 +8,7 @@ import torch
 from benchmarks.measuring import synthetic_head
 from trimsft import DFT, FSFT, SFT, AutoTrim, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
 from trimsft.head import IGNORED
+from trimsft.objectives import DEFT, RankTuner
 
 from . import oracle
 from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exact, make_head
@@ -15,7 +16,7 @@ from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exac
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
 SIZE = (700, 256, 9001)
-OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim()]
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim(), RankTuner(), DEFT()]
 
 
 def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:
@@ -24,35 +25,29 @@ def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options
     return oracle.answer_of(leaves, call(leaves, objective, backend, **options), factor)
 
 
-@pytest.mark.parametrize("backend", FUSED)
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-def test_float32(objective, backend) -> None:
-    head = make_head(*SIZE)
-    head.labels[::7] = IGNORED
-    assert_close(fused(head, objective, backend, skip_below=0, entropy=True), exact(head, objective))
+OPTIONS = [
+    {"softcap": 30.0},
+    {"logit_scale": 0.25},
+    {"softcap": 5.0, "logit_scale": 2.0},
+    {"normalizer": torch.tensor(1e4)},
+]
+SIZES = [(1, 16, 300), (5, 19, 2), (40, 7, 37), (33, 64, 4096), (9, 1032, 4097), (9, 64, 152064)]
+CASES = [
+    *((objective, SIZE, {}) for objective in OBJECTIVES),
+    *((TrimSFT(bandwidth=3.0), SIZE, options) for options in OPTIONS),
+    *((TrimSFTEasy(), size, {}) for size in SIZES),
+]
 
 
 @pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.parametrize("skip_below", [0, 1e-30])
-@pytest.mark.parametrize(
-    "options",
-    [{"softcap": 30.0}, {"logit_scale": 0.25}, {"softcap": 5.0, "logit_scale": 2.0}, {"normalizer": torch.tensor(1e4)}],
-    ids=str,
-)
-def test_options(options, skip_below, backend) -> None:
-    head = make_head(*SIZE, bias=True, seed=1)
-    got = fused(head, TrimSFT(bandwidth=3.0), backend, skip_below=skip_below, entropy=True, **options)
-    assert_close(got, exact(head, TrimSFT(bandwidth=3.0), **options))
-
-
-@pytest.mark.parametrize("backend", FUSED)
-@pytest.mark.parametrize(
-    "size", [(1, 16, 300), (5, 19, 2), (40, 7, 37), (33, 64, 4096), (9, 1032, 4097), (9, 64, 152064)]
-)
-def test_sizes(size, backend) -> None:
-    head = make_head(*size, bias=True, seed=2)
-    got = fused(head, TrimSFTEasy(), backend, skip_below=0, entropy=True)
-    assert_close(got, exact(head, TrimSFTEasy()))
+@pytest.mark.parametrize(("objective", "size", "options"), CASES, ids=str)
+def test_float32(objective, size, options, skip_below, backend) -> None:
+    head = make_head(*size, bias=bool(options) or size != SIZE, seed=1)
+    if size == SIZE:
+        head.labels[::7] = IGNORED
+    got = fused(head, objective, backend, skip_below=skip_below, entropy=True, **options)
+    assert_close(got, exact(head, objective, **options))
 
 
 @pytest.mark.parametrize("backend", FUSED)
@@ -143,12 +138,6 @@ def test_auto_is_triton_and_falls_back_for_float64() -> None:
     assert_close(fused(double, SFT(), "auto", skip_below=0), replace(exact(double, SFT()), rounding=16 * EPS))
 
 
-def test_tensors_on_two_devices() -> None:
-    head = make_head(4)
-    with pytest.raises(ValueError, match="weight: is on cpu, hidden on cuda:0"):
-        linear_cross_entropy(head.hidden.cuda(), head.weight, head.labels.cuda(), SFT())
-
-
 @pytest.mark.parametrize(("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)])
 def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None:
     tokens, hidden_size, vocabulary = 16384, 512, 65536
@@ -163,7 +152,7 @@ def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None
 
 
 @pytest.mark.parametrize("objective", [SFT(), TrimSFT()], ids=["sft", "trim"])
-def test_on_a_device_that_is_in_use_the_head_takes_no_more_than_one_that_sums_in_float32(objective) -> None:
+def test_a_device_in_use_holds_no_more_than_float32_sums(objective) -> None:
     tokens, hidden_size, vocabulary = 16384, 1024, 65536
     head = Head(*synthetic_head(tokens, hidden_size, vocabulary)).leaves()
     whole, used = head.leaves(), {}

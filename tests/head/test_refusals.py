@@ -75,20 +75,17 @@ def test_argument_value_and_what_would_be_right_are_named(kind, changes, message
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(("value", "position"), [(10, 2), (-1, 0), (10**12, 3)])
-def test_labels_outside_the_vocabulary_are_named_with_their_position(value, position, backend) -> None:
+def test_labels_outside_the_vocabulary_are_named(value, position, backend) -> None:
     labels = LABELS.clone()
     labels[position] = value
     message = rf"^labels: 1 of 4 .*\(0 to 9; ignore_index is -100\), first {value} at position {position}$"
     refused(ValueError, message, backend=backend, **on(device_of(backend), labels=labels))
 
 
-def test_triton_refuses_cpu_tensors_outside_the_interpreter(monkeypatch) -> None:
+def test_triton_needs_cuda_tensors_or_its_interpreter(monkeypatch) -> None:
     monkeypatch.setattr("triton.knobs.runtime.interpret", False)
     message = "^backend: 'triton' needs CUDA tensors, hidden is on cpu; use 'chunked'"
     refused(BackendUnavailable, message, backend="triton")
-
-
-def test_triton_that_is_not_installed(monkeypatch) -> None:
     monkeypatch.setattr("trimsft.head.loss.has_triton", lambda: False)
     refused(BackendUnavailable, "^backend: 'triton' is not installed", backend="triton")
 
@@ -120,7 +117,7 @@ def test_objective_that_returns_something_else(weights, got, backend) -> None:
         (math.inf, torch.float16, True),
     ],
 )
-def test_a_normalizer_on_the_device_that_is_no_number_above_0(value, dtype, gradients, backend) -> None:
+def test_a_normalizer_on_the_device_is_above_0(value, dtype, gradients, backend) -> None:
     """As Trainer gives the number of items in a batch."""
     head = make_head(2, 8, 20, dtype=dtype).to(device_of(backend)).leaves()
     normalizer = torch.tensor(value, device=device_of(backend))
@@ -149,33 +146,30 @@ def test_an_objective_that_changes_its_tokens_is_refused(objective, backend) -> 
         call(make_head(4).to(device_of(backend)), objective, backend)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_objective_that_returns_a_weight_that_is_not_finite(value, backend) -> None:
-    def broken(tokens):
-        return torch.full_like(tokens.nll, value)
-
-    with pytest.raises(FloatingPointError, match=r"objective .*broken.* returned a weight that is not finite"):
-        call(make_head(2).to(device_of(backend)).leaves(), broken, backend)
+def broken(tokens):
+    return torch.full_like(tokens.nll, math.inf)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("value", "gradients"), [(math.nan, True), (math.inf, True), (math.nan, False)])
-def test_hidden_states_that_are_not_finite(value, gradients, backend) -> None:
+def not_finite():
+    """Heads with logits that are not finite, and one with such an objective or weights."""
     head = make_head(6, bias=True)
     head.labels[2] = IGNORED
-    head.hidden[[3, 5], 3] = value
-    head = head.to(device_of(backend)).leaves()
-    message = r"non-finite logits at 2 of 5 trained tokens \(first: token 2\)"
-    with torch.set_grad_enabled(gradients), pytest.raises(FloatingPointError, match=message):
-        call(head, TrimSFT(), backend)
+    some = r"non-finite logits at 2 of 5 trained tokens \(first: token 2\)"
+    for value in (math.nan, math.inf):
+        yield replace(head, hidden=head.hidden.index_fill(0, torch.tensor([3, 5]), value)), SFT(), {}, some
+    large = replace(head, hidden=head.hidden * 1e25, weight=head.weight * 1e20)
+    for row in (0, 150, 299):
+        yield replace(head, weight=head.weight.index_fill(0, torch.tensor(row), math.nan)), TrimSFT(), {}, "at 5 of 5"
+    yield large, TrimSFT(), {}, "non-finite logits at 5 of 5 trained tokens"
+    yield head, broken, {}, "^objective .*broken.* returned a weight that is not finite"
+    weights = torch.tensor([1.0, 1.0, 1.0, math.nan, 1.0, 1.0])
+    yield head, SFT(), {"token_weights": weights}, "^token_weights: must be finite at every trained token"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_weights_with_one_nan_and_logits_too_large_for_float32(backend) -> None:
-    head = make_head(2)
-    large = replace(head, hidden=head.hidden * 1e25, weight=head.weight * 1e20)
-    spoilt = [head.weight.index_fill(0, torch.tensor(row), math.nan) for row in (0, 150, 299)]
-    for broken in (large, *(replace(head, weight=weight) for weight in spoilt)):
-        with pytest.raises(FloatingPointError, match="non-finite logits at 2 of 2 trained tokens"):
-            call(broken.to(device_of(backend)).leaves(), SFT(), backend)
+@pytest.mark.parametrize("gradients", [True, False])
+def test_what_is_not_finite_is_named(gradients, backend) -> None:
+    for head, objective, options, message in not_finite():
+        on_device = {name: value.to(device_of(backend)) for name, value in options.items()}
+        with torch.set_grad_enabled(gradients), pytest.raises((FloatingPointError, ValueError), match=message):
+            call(head.to(device_of(backend)).leaves(), objective, backend, **on_device)

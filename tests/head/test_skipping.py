@@ -54,7 +54,7 @@ def updates_of(head: Head, rounded: bool = False, **options) -> list[torch.Tenso
     return [after.detach() - old for after, old in zip((leaves.weight, leaves.bias), before, strict=True)]
 
 
-def test_the_default_of_trimsft_moves_no_row_of_the_head_more_than_rounding_does() -> None:
+def test_the_default_moves_no_row_more_than_rounding_does() -> None:
     """Adam divides each element by its own size: rows of easy tokens move as far as the others."""
     head = replace(spread_head(800, vocabulary=300, highest_gap=20.0), bias=torch.linspace(-0.1, 0.1, 300))
     assert 0 < fused(head, TrimSFT(), "chunked").kept < 600
@@ -80,7 +80,7 @@ def test_a_high_threshold_keeps_the_norm_of_both_gradients(name, options) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_zero_is_exact_and_skipped_rows_get_no_gradient_at_all(backend) -> None:
+def test_zero_is_exact_and_skipped_rows_get_nothing(backend) -> None:
     head = spread_head(10, hidden_size=32, vocabulary=300)
     got = fused(head, TrimSFT(), backend, skip_below=0)
     assert got.kept == 10
@@ -122,19 +122,6 @@ def test_rows_of_equal_mass(objective, backend) -> None:
     hidden, weight = torch.randn(512, 16, generator=generator), torch.randn(500, 16, generator=generator)
     head = Head(hidden, 0.02 * weight, torch.arange(512) % 500)
     assert_within_bound(fused(head, objective, backend, skip_below=HIGH), exact(head, objective))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_many_light_rows_beside_a_few_heavy_ones(backend) -> None:
-    """Each light row is below the threshold; together they hold a good share of the gradient."""
-    head = spread_head(16, hidden_size=32, vocabulary=300, lowest_gap=9.0, highest_gap=12.0)
-    head.labels[[4, 12]] = (head.labels[[4, 12]] + 1) % 300
-    objective = lambda tokens: torch.where(tokens.gap < 0, 0.01, 1.0)  # noqa: E731
-    expected = exact(head, objective)
-    got = fused(head, objective, backend, skip_below=HIGH)
-    below = int((expected.weights * expected.tokens.doubt < HIGH).sum())
-    assert got.kept > 16 - below
-    assert_within_bound(got, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -183,32 +170,12 @@ light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).
 thresholds = st.floats(0, 2)
 
 
-@given(masses | light_masses, thresholds)
-def test_rule_keeps_heavy_rows_and_skips_little_mass(mass, skip_below) -> None:
-    keep = rows_to_keep(mass, skip_below)
-    assert keep.dtype == torch.bool and keep.shape == mass.shape
-    assert keep[mass >= skip_below].all()
-    skipped, total = mass[~keep].double().sum(), mass.double().sum()
-    assert skipped <= SKIPPED_MASS * total * (1 + 1e-12)
-
-
 @given(masses | light_masses, thresholds, thresholds)
-def test_rule_keeps_everything_at_0_and_fewer_rows_at_a_higher_threshold(mass, one, other) -> None:
-    assert rows_to_keep(mass, 0.0).all()
-    low, high = sorted((one, other))
-    assert (rows_to_keep(mass, low) >= rows_to_keep(mass, high)).all()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_permuted_tokens_give_permuted_statistics_and_the_same_weight_gradient(backend) -> None:
-    head, order = spread_head(10, hidden_size=16, vocabulary=100), [3, 9, 0, 1, 8, 2, 7, 4, 6, 5]
-    before, after = fused(head, TrimSFT(), backend), fused(head.rows(torch.tensor(order)), TrimSFT(), backend)
-    rounding = logit_rounding(head)
-    torch.testing.assert_close(after.tokens.gap, before.tokens.gap[order], rtol=0, atol=rounding)
-    assert torch.equal(after.tokens.competitor, before.tokens.competitor[order])
-    assert distance(after.hidden, before.hidden[order]) < rounding
-    assert distance(after.weight, before.weight) < rounding
-    assert after.kept == before.kept
+def test_the_rule_keeps_heavy_rows_and_skips_little_mass(mass, one, other) -> None:
+    low, high = (rows_to_keep(mass, skip_below) for skip_below in sorted((one, other)))
+    assert high.dtype == torch.bool and high.shape == mass.shape
+    assert rows_to_keep(mass, 0.0).all() and (low >= high).all() and high[mass >= max(one, other)].all()
+    assert mass[~high].double().sum() <= SKIPPED_MASS * mass.double().sum() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -19,7 +19,7 @@ from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
 from trimsft.study.steps import Job, model_path, training_settings
-from trimsft.study.studies import STUDIES, in_the_paper
+from trimsft.study.studies import STUDIES
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -174,9 +174,3 @@ def test_one_model_studies_take_the_papers_where_it_is_there() -> None:
         ("passes", llama, {"Llama3.2-3B"}),
     ):
         assert {cell.model for cell in STUDIES[name].cells(scale)} == models
-
-
-def test_studies_name_the_papers_tables() -> None:
-    named = {name: in_the_paper(study) for name, study in STUDIES.items()}
-    assert named["main"] == "Table 1" and named["passes"] == "Figure 2" and named["half-trims"] == "Table 2, Table 6"
-    assert all(named.values())

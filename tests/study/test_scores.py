@@ -5,7 +5,7 @@ import pytest
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft.study import paper
 from trimsft.study.paper_tables import STAND_IN, contradictions, our_table, paper_model, paper_table, score_rows
-from trimsft.study.results import labels_of, paired, summarise
+from trimsft.study.results import paired, summarise
 from trimsft.study.scales import PAPER
 from trimsft.study.steps import model_path
 from trimsft.study.studies import STUDIES
@@ -97,16 +97,6 @@ def test_arrows_need_a_paired_interval_without_zero():
     assert "1 training each" in table.notes[0] and "seeds and" not in table.notes[0]
     table = our_table("t", *table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}))
     assert not any(entry.bold for row in table.rows for entry in row)
-
-
-def test_names_are_as_short_as_they_can_be():
-    settings = [cell("sft"), cell("trim"), cell("trim", margin=4.0)]
-    assert list(labels_of(settings[:2]).values()) == ["SFT", "TrimSFT"]
-    assert list(labels_of(settings).values())[1:] == [
-        "TrimSFT (margin 1.5, bandwidth 0.8)",
-        "TrimSFT (margin 4, bandwidth 0.8)",
-    ]
-    assert labels_of([settings[0], cell("sft", model="other")])[settings[0]] == "lab, SFT"
 
 
 def test_pairs_by_problem_and_seed_tell_runs_apart():

@@ -137,13 +137,9 @@ def folder(tmp_path: Path) -> StudyFolder:
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        *(("config.yaml", text) for text in ("", "3", "a: &a [*a]", DEEP)),
-        ("config.yaml", {"models": {"lab": {"path": 3}}}),
-        ("config.yaml", {"benchmarks": []}),
-        ("config.yaml", {"colour": "blue"}),
-        *(("cells.json", text) for text in (DEEP, '[{"model": "lab"}]', "{}", records(colour="blue"))),
-        ("cells.json", records(model="../x")),
-        ("cells.json", records(objective="trim", fields={"margin": []})),
+        *(("config.yaml", text) for text in ("3", "a: &a [*a]")),
+        *(("config.yaml", change) for change in ({"benchmarks": []}, {"colour": "blue"})),
+        *(("cells.json", text) for text in (DEEP, '[{"model": "lab"}]', records(model="../x"))),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line(folder: StudyFolder, file: str, content: Any) -> None:

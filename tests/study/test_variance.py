@@ -45,16 +45,6 @@ def test_missing_cells_make_shared_variance():
     assert parts({(0, 0): [0.0], (1, 0): [1.0], (0, 1): [0.0]}) == pytest.approx((0.75, 0, 0, 0, 0.25))
 
 
-@given(st.lists(numbers, min_size=12, max_size=12))
-def test_a_full_grid_shares_nothing(values):
-    scores = {(m, tau): [values[4 * m + tau]] for m in range(3) for tau in range(4)}
-    found = parts(scores)
-    if max(values) - min(values) > 1e-6:
-        assert found[4] == pytest.approx(0, abs=1e-7)
-        assert all(-1e-9 <= share <= 1 + 1e-9 for share in found[:4])
-        assert sum(found) == pytest.approx(1)
-
-
 @given(
     st.lists(numbers, min_size=6, max_size=6, unique=True),
     st.floats(0.1, 50),

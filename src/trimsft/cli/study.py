@@ -193,7 +193,7 @@ def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = 
             name = label(event.cell)
             if event.state == "running":
                 show(name, event.done, event.total, event.note)
-            elif event.state != "waiting":
+            else:
                 what = event.note or (result(event.cell) if event.state == "done" else "")
                 show.end(name, f"{event.state}, {what}" if what else event.state)
 

@@ -20,6 +20,7 @@ import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, compress, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,8 +47,7 @@ from trimsft.options import option
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-NUMINA = "AI-MO/NuminaMath-CoT"
-NUMINA_SAMPLE = 20_000
+LONGEST_LINE = 2**30  # bytes
 Split = Literal["train", "test"]
 _SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")  # of a file: a.jsonl:0.7,b.jsonl:0.3
 log = logging.getLogger("trimsft")
@@ -71,7 +71,7 @@ class DataConfig:
     eval_split: float | None = _option(None, "Share of the training rows that is evaluated on instead, such as 0.05.")
     problem_column: str = _option("problem", "The column of problems.")
     solution_column: str = _option("solution", "The column of solutions.")
-    sample: int | None = _option(None, f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all.")
+    sample: int | None = _option(None, "Rows chosen at random (default: all).")
     sample_seed: int = _option(0, "Seed of the random choice of rows.")
     template: str = _option(
         "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
@@ -400,7 +400,7 @@ def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
 
 
 def _sample(rows: int, config: DataConfig) -> Sequence[int]:
-    wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
+    wanted = config.sample
     if wanted is not None and wanted > rows:
         log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
     return range(rows) if wanted is None or wanted >= rows else choose(range(rows), wanted, config.sample_seed)
@@ -476,7 +476,9 @@ def _lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text, which end at \\n alone: U+2028 within a string stays."""
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:  # a few packed bytes can be any number of unpacked ones
+                raise DataError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes")
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

@@ -111,7 +111,7 @@ def compare_at_equal_accuracy(
         for a, b in ((reference[b.benchmark], b) for b in scores if reference[b.benchmark].samples == b.samples > 1):
             both = zip(a.per_problem, b.per_problem, strict=True)
             if equal := {ours.problem for ours, theirs in both if ours.correct == theirs.correct}:
-                pairs.append((a.only(equal), b.only(equal)))
+                pairs.append((a.only(equal, resamples=1), b.only(equal, resamples=1)))  # no interval of theirs is asked
         if pairs:
             ours, theirs = zip(*pairs, strict=True)
             compared += compare_runs(ours, {run: theirs}, ("diversity", "brier"), name=name)

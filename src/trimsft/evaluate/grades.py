@@ -12,23 +12,21 @@ temperature. `scores.json` says by the fingerprints of both what it was made of:
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 
 from trimsft.errors import RunError
+from trimsft.evaluate.benchmarks import Problem, describe_gradings, fingerprint
 from trimsft.evaluate.metrics import SampleResult, summarize
-from trimsft.evaluate.problems import Problem, describe_gradings, fingerprint
-from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, read_scores, score_counts, write_scores
 from trimsft.grading import Grader
 from trimsft.runs.files import written_beside
 
 GRADES = "grades.jsonl"
-AT_ONCE = 4096  # samples that are graded together, and whose texts are in memory
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,15 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
         before = _scores_before(record)
         record.change_grading(graded_as)
         protocol, problems = record.protocol(), {problem.id: problem for problem in record.problems()}
-        record.require_complete(protocol.keys(list(problems.values())))
-        size = record.samples_path.stat().st_size
-        by = GradedBy(
-            kind=grader.name,
-            version=grader.version,
-            ignored_rules=tuple(sorted(grader.ignored_rules)),
-            grading=describe_gradings(problems.values()) if grader.uses_rules else "",
-            problems_sha256=fingerprint(problems.values(), with_grading=True),
-            samples_bytes=size,
-            samples_sha256=_sha256(record.samples_path, size),
-        )
-        if before is not None and asdict(before.grader) == asdict(by):
-            return before
-        results = _grade(record, problems, grader)
+        wanted = protocol.keys(list(problems.values()))
+        record.require_complete(wanted)
+        problems_sha, size = fingerprint(problems.values(), with_grading=True), record.samples_path.stat().st_size
+        if before is not None:
+            by = before.grader
+            made_of = (by.kind, by.version, by.problems_sha256, by.samples_bytes)
+            if made_of == (grader.name, grader.version, problems_sha, size):
+                return before
+        results = _grade((one for one in record if one.key in wanted), problems, grader)
         counts, statuses = [], Counter[str]()
         with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
             for name, of_problem in results.items():
@@ -77,24 +70,30 @@ def grade_record(record: SampleRecord, grader: Grader, graded_as: Sequence[Probl
                     line = GradeLine(name, one.sample, one.status, one.answer, vote, one.temperature)
                     file.write((json.dumps(asdict(line)) + "\n").encode())
         counts.sort(key=attrgetter("problem"))
+        graded_by = GradedBy(
+            kind=grader.name,
+            version=grader.version,
+            ignored_rules=tuple(sorted(grader.ignored_rules)),  # known once all is graded
+            grading=describe_gradings(problems.values()) if grader.uses_rules else "",
+            problems_sha256=problems_sha,
+            samples_bytes=size,
+            samples_sha256=_sha256(record.samples_path, size),
+        )
         temperature = float(protocol.sampling["temperature"])
-        scores = score_counts(protocol.benchmark, counts, statuses, grader=by, temperature=temperature)
+        scores = score_counts(protocol.benchmark, counts, statuses, grader=graded_by, temperature=temperature)
         write_scores(record.folder, scores)
         return scores
 
 
-def _grade(record: SampleRecord, problems: dict[str, Problem], grader: Grader) -> dict[str, list[SampleResult]]:
+def _grade(samples: Iterable[Sample], problems: dict[str, Problem], grader: Grader) -> dict[str, list[SampleResult]]:
     """Return the graded samples of each problem, whose texts are not kept."""
     results: dict[str, list[SampleResult]] = {name: [] for name in problems}
-    wanted = record.protocol().keys(list(problems.values()))
-    samples = (sample for sample in record if sample.key in wanted)
-    while batch := list(islice(samples, AT_ONCE)):
-        items = [(s.text, problems[s.problem].answer, problems[s.problem].rules, s.finish == "length") for s in batch]
-        for one, grade in zip(batch, grader.grade_many(items), strict=True):
-            name = problems[one.problem].id  # one text for all samples of a problem
-            is_cut = one.finish == "length"
-            result = SampleResult(name, one.sample, grade.status, grade.answer, one.tokens, is_cut, one.temperature)
-            results[name].append(result)
+    for one in samples:
+        problem, is_cut = problems[one.problem], one.finish == "length"
+        grade = grader.grade(one.text, problem.answer, problem.rules, truncated=is_cut)
+        made = (one.tokens, is_cut, one.temperature)
+        # the id of the problem is one text for all of its samples
+        results[problem.id].append(SampleResult(problem.id, one.sample, grade.status, grade.answer, *made))
     return results
 
 

@@ -187,8 +187,10 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
         golds, answers = (side.values() if side.kind == "equation" else (side,) for side in (gold, answer))
         return any(_same(one, other, rules) for one in golds for other in answers)
     if len(gold.parts) + len(answer.parts) > 4:
-        same_thing = gold.names_a_value() and answer.names_a_value() and gold.starts_like(answer)
-        return same_thing and _same(gold.parts[-1], answer.parts[-1], rules)
+        first, other = gold.parts[0].text, answer.parts[0].text  # the same name, or one that names nothing: 2 + 3 = 5
+        is_of_one = key(first) == key(other) or is_numeric(first) or is_numeric(other)
+        both_name = is_of_one and gold.names_a_value() and answer.names_a_value()
+        return both_name and _same(gold.parts[-1], answer.parts[-1], rules)
     if gold.names_a_value() and _same_name(gold.parts[0].text, answer.parts[0].text):
         return _same(gold.parts[1], answer.parts[1], rules)
     one, two = (tree_of(f"({side.parts[0].text})-({side.parts[1].text})") for side in (gold, answer))

@@ -19,7 +19,7 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "8"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "9"  # raised whenever a grade may change: caches and stored samples carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
 EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
 DECIMAL_TOLERANCE = 1e-6

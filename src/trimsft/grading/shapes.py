@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from trimsft.grading.clean import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.single_values import is_numeric, rounds_to, same_leaf, same_value, tree_of
 from trimsft.grading.units import split_unit
@@ -51,8 +50,7 @@ class Shape:
     def names_a_value(self) -> bool:
         r"""Return whether an equation only gives a value its name: x = 5, f(x) = ..., \frac{NO}{BO} = ..., a chain."""
         if len(self.parts) > 2:
-            first = self._statement()[0].text
-            return is_numeric(first) or _may_name(first)
+            return is_numeric(self.parts[0].text) or _may_name(self.parts[0].text)
         side, value = self.parts
         name = side.text
         if side.kind == "matrix":
@@ -74,11 +72,6 @@ class Shape:
             return self.parts[-2:] if len(self.parts) > 2 and self.marks[-1] == "\\approx" else (last,)
         return self.parts[::-1] if self.is_true() else ()
 
-    def starts_like(self, other: Shape) -> bool:
-        """Return whether two equations name the same thing, or one of them names nothing."""
-        names = [side._statement()[0].text for side in (self, other)]
-        return key(names[0]) == key(names[1]) or any(map(is_numeric, names))
-
     def is_true(self) -> bool:
         """Return whether an equation holds whatever its letters are: 80 + 150 = 230, n^2 + n = n(n+1), 1/3 = 0.33."""
         texts = [part.text for part in self.parts]
@@ -88,16 +81,11 @@ class Shape:
 
     def contradicts_itself(self) -> bool:
         """Return whether a chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
-        if any(_WORKING.search(part.text) for part in self._statement()):
+        if any(_WORKING.search(part.text) for part in self.parts):
             return False
-        values = [split_unit(part.text) for part in self._statement()]
+        values = [split_unit(part.text) for part in self.parts]
         numbers = [(value, unit) for value, unit in values if is_numeric(value)]
         return any(unit == numbers[0][1] and not same_value(numbers[0][0], value, _CHAIN) for value, unit in numbers)
-
-    def _statement(self) -> tuple[Shape, ...]:
-        r"""Return the parts that belong together: of `2x = 10 \to x = 5` the last two."""
-        after = max((at + 1 for at, mark in enumerate(self.marks) if mark == "\\to"), default=0)
-        return self.parts[after:] if len(self.parts) - after > 1 else self.parts
 
     def bounds(self) -> bool:
         """Return whether this is an inequality, or a list with one."""
@@ -151,6 +139,9 @@ def shape_of(text: str) -> Shape:
     for kind, separators in _RELATIONS.items():
         pieces, met = split_outside(text, separators)
         if met and all(pieces):
+            if kind == "equation" and "\\to" in met[:-1]:  # of 2x = 10 \to x = 5 the end
+                after = len(met) - met[-2::-1].index("\\to") - 1
+                pieces, met = pieces[after:], met[after:]
             parts, marks = tuple(map(shape_of, pieces)), tuple(met)
             if set(marks) <= {">", "\\ge"}:  # from the left to the right, as x < 3 for 3 > x
                 parts, marks = parts[::-1], tuple("<" if mark == ">" else "\\le" for mark in marks[::-1])

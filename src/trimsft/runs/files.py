@@ -8,18 +8,16 @@ log.keep_until(lambda record: record["step"] > restored_step)
 import contextlib
 import errno
 import glob
-import gzip
 import hashlib
 import json
 import os
 import secrets
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import DataError, RunError, WriteError, one_line
+from trimsft.errors import RunError, WriteError
 from trimsft.runs.parsing import ParseError, parse_json
 
 STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
@@ -166,14 +164,6 @@ class JsonLines:
 
 
 # ---- what is read
-
-
-def read_unpacked(path: Path) -> bytes:
-    """Return the content of a file, unpacked where its name ends in .gz; raise `DataError`, which names it."""
-    try:
-        return gzip.decompress(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
 
 
 def fingerprint_file(path: Path) -> str:

@@ -36,21 +36,6 @@ class Score:
     line: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Disagreement:
-    """Where the paper's numbers contradict each other."""
-
-    kind: str
-    """average (not the mean of its row), repeated (printed otherwise elsewhere), grid (no score of so many answers),
-    count (scores of another number of problems), statement (the text says otherwise than a table), name."""
-    label: str
-    line: int
-    what: str
-    printed: float | None
-    expected: float | None
-    why: str
-
-
 def scores(table: str) -> list[Score]:
     """Return the rows of one of `SCORE_TABLES`."""
     return [Score(**vars(row)) for row in rows(table)]
@@ -68,8 +53,13 @@ def rows(table: str) -> list[Any]:
     return made
 
 
-def disagreements() -> list[Disagreement]:
-    return [Disagreement(**entry) for entry in _content()["disagreements"]]
+def disagreements() -> list[Any]:
+    """Return where the paper's numbers contradict each other: kind, label, line, what, printed, expected, why.
+
+    Kinds: average (not the mean of its row), repeated (printed otherwise elsewhere), grid (no score of so many
+    answers), count (scores of another number of problems), statement (the text says otherwise than a table), name.
+    """
+    return [SimpleNamespace(**entry) for entry in _content()["disagreements"]]
 
 
 def label(table: str) -> str:

@@ -42,7 +42,7 @@ class Event:
     """A change in the state of a cell."""
 
     cell: Cell
-    state: str  # waiting, running, elsewhere, done, failed
+    state: str  # running, elsewhere, done, failed
     note: str = ""  # the stage, who has it, or why it failed
     done: int = 0
     total: int = 0
@@ -99,12 +99,9 @@ def run_cells(
     pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
     with pool or nullcontext():
         folder.settle(scale, cells)
-        for cell in cells:
-            if cell in missing:
-                on_event(Event(cell, "waiting"))
-            else:
-                outcome.done[cell] = folder.run(cell)
-                on_event(Event(cell, "done", "before"))
+        for cell in (cell for cell in cells if cell not in missing):
+            outcome.done[cell] = folder.run(cell)
+            on_event(Event(cell, "done", "before"))
         if pool is not None:
             _run_missing(missing, job, pool, outcome, on_event)
     return outcome

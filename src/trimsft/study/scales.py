@@ -107,7 +107,7 @@ class Scale:
     @property
     def benchmark_names(self) -> tuple[str, ...]:
         """Return what the benchmarks are recorded as."""
-        from trimsft.evaluate.problems import benchmark_name
+        from trimsft.evaluate.benchmarks import benchmark_name
 
         return tuple(map(benchmark_name, self.benchmarks))
 
@@ -140,9 +140,7 @@ class Scale:
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
         """Read what `as_dict` wrote; `where` is the file that an error names."""
         if wrong := sorted({entry.name for entry in fields(cls)} ^ record.keys()):
-            raise RunError(
-                f"{where}: describes no scale of a study (the field {wrong[0]!r})", hint="name another folder"
-            )
+            raise RunError(f"{where}: describes no scale of a study (the field {wrong[0]!r})")
         return checked(cls, record, where=where)
 
 

@@ -3,19 +3,16 @@ r"""Shares of the variance over a grid of settings: of the margin, of the bandwi
     >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]})["bandwidth"]
     1.0
 
-A two-way analysis of variance. With the factors m and tau, RSS(model) the residual sum of squares of a least squares
-fit to all scores, and total the sum of squares around their mean:
+A two-way analysis of variance: eta squared with sums of squares of type II. With RSS(model) the residual sum of squares
+of a least squares fit to all scores, and total the sum of squares around their mean:
 
     margin       (RSS(tau) - RSS(m + tau)) / total          what m adds to tau
     bandwidth    (RSS(m) - RSS(m + tau)) / total            what tau adds to m
     interaction  (RSS(m + tau) - RSS(cells)) / total        what only both together explain
     residual     RSS(cells) / total                         differences of seeds within a cell; 0 with one seed
-    shared       1 - the sum of these
+    shared       1 - the sum of these                       what either could explain, where the grid is not full
 
-These are eta squared with sums of squares of type II. On a full grid with as many seeds everywhere they are those of
-any textbook, and `shared` is 0. Where cells are missing, m and tau are entangled: what either could explain as well is
-`shared` (below 0 where each needs the other). No straight line is assumed, so the shares depend on which values were
-tried.
+No straight line is assumed, so the shares depend on which values were tried.
 """
 
 import math

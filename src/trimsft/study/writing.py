@@ -105,14 +105,28 @@ class _Content(NamedTuple):
 
 
 def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> _Content:
-    summaries = {setting: summaries[setting] for setting in sorted(summaries, key=lambda one: _rank(one, study, scale))}
+    models, methods = list(scale.models), [BASE, *OBJECTIVES]
+
+    def rank(setting: Cell) -> tuple[Any, ...]:
+        """Return the place of a row: models as the scale has them; then as the paper's table goes."""
+        model = models.index(setting.model) if setting.model in models else len(models)
+        method = methods.index(setting.objective) if setting.objective in methods else len(methods)
+        band = setting.band or (-1.0, -1.0)
+        return (model, band, method) if study.name == "half-trims" else (model, method, band)
+
+    summaries = {setting: summaries[setting] for setting in sorted(summaries, key=rank)}
     samples = min(summary.samples for summary in summaries.values())
-    metrics = _metrics(study, scale, samples)
-    rows = paper.score_rows(study.name, summaries, metrics)
+    titles = {"average": title}
+    if study.name == "main":
+        titles |= {"greedy": "greedy"}
+        titles |= {f"T={one:g}": f"average at temperature {one:g}" for one in scale.temperatures}
+    elif study.name == "passes":
+        titles = {f"pass@{samples}": f"pass@{samples}", f"majority@{samples}": f"best-of-{samples} by majority vote"}
+    rows = paper.score_rows(study.name, summaries, list(titles))
     tables: list[Table | None] = []
-    for metric in metrics:
+    for metric, heading in titles.items():
         of_metric = [row for row in rows if row.metric == metric]
-        tables.append(paper.our_table(_metric_title(metric, title), summaries, of_metric))
+        tables.append(paper.our_table(heading, summaries, of_metric))
         tables.append(paper.paper_table(summaries, of_metric))
     figures = score_figures(study.name, summaries, rows, samples, place)
     notes = [*unanswered_note(summaries), *_differences(scale)]
@@ -139,27 +153,6 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
     ]
     shown = paper.beside_table(records, paper.paper_model(model))
     return _Content([shown], token_figures(study.name, by_objective, place), rows, [])
-
-
-def _metrics(study: Study, scale: Scale, samples: int) -> list[str]:
-    further = [f"T={temperature:g}" for temperature in scale.temperatures]
-    by_study = {"main": ["average", "greedy", *further], "passes": [f"pass@{samples}", f"majority@{samples}"]}
-    return by_study.get(study.name, ["average"])
-
-
-def _metric_title(metric: str, title: str) -> str:
-    if metric.startswith("majority@"):
-        return f"best-of-{metric.partition('@')[2]} by majority vote"
-    return title if metric == "average" else metric.replace("T=", "average at temperature ")
-
-
-def _rank(setting: Cell, study: Study, scale: Scale) -> tuple[Any, ...]:
-    """Return the place of a row: models as the scale has them; then as the paper's table goes."""
-    models, methods = list(scale.models), [BASE, *OBJECTIVES]
-    model = models.index(setting.model) if setting.model in models else len(models)
-    method = methods.index(setting.objective) if setting.objective in methods else len(methods)
-    band = setting.band or (-1.0, -1.0)
-    return (model, band, method) if study.name == "half-trims" else (model, method, band)
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
