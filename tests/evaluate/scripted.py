@@ -12,8 +12,8 @@ from typing import Any
 
 from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.engines import Completion, Request
-from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.prompts import make_prompts
+from trimsft.evaluate.run import Evaluation, Progress, fill
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 

@@ -14,7 +14,7 @@ from trimsft.errors import RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.generate import Evaluation
+from trimsft.evaluate.run import Evaluation
 from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader
 
