@@ -118,7 +118,7 @@ def test_half_trims_are_the_two_halves_of_trim(gap, margin, bandwidth) -> None:
 
 
 @given(nlls, gaps, st.floats(0.01, 8), margins, bandwidths)
-def test_weights_rise_or_fall_with_the_probability_or_the_gap(nll, gap, gamma, margin, bandwidth) -> None:
+def test_weights_rise_or_fall_throughout(nll, gap, gamma, margin, bandwidth) -> None:
     by_probability, by_gap = tokens_with(nll=sorted(nll, reverse=True)), tokens_with(gap=sorted(gap))
     assert (FSFT(gamma).weights(by_probability).diff() <= 0).all()
     assert (DFT().weights(by_probability).diff() >= 0).all()
@@ -182,7 +182,7 @@ KNOWN = "known: sft, fsft, dft, trim, trim-e, trim-h, "
         ("trim-h", {"bandwidth": -1}, "bandwidth: must be a finite number > 0, got -1"),
     ],
 )
-def test_unknown_names_and_parameters_get_the_list_and_the_nearest(name, parameters, message) -> None:
+def test_unknown_names_and_parameters_are_refused(name, parameters, message) -> None:
     with pytest.raises(ValueError, match=message):
         make_objective(name, **parameters)
 

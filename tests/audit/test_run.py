@@ -7,8 +7,6 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -108,18 +106,6 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     assert trained == [6, 6, 6] and len(result.flagged) == len(ROWS)  # the first part was not trained again
 
 
-def test_rows_of_a_folder_are_found_by_file_and_line(model, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    write(tmp_path / "data/a.jsonl", ROWS[:2])
-    (tmp_path / "data/b.json").write_text(json.dumps(ROWS[2:3]))
-    pq.write_table(pa.Table.from_pylist(ROWS[3:4]), tmp_path / "data/c.parquet")
-    result = audit(quick(tmp_path / "data", model, threshold=LOW))
-    assert [row["solution"] for row in lines(result.folder.flagged_path)] == [row["solution"] for row in ROWS[:4]]
-    places = {one.row: one.place for one in result.suspects}
-    assert places == {0: "a.jsonl, line 1", 1: "a.jsonl, line 2", 2: "b.json, item 1", 3: "c.parquet, row 0"}
-
-
 def test_rows_of_the_hub_keep_their_other_columns(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"problem": "?", "solution": None, "id": 0}, *({**row, "id": 1} for row in ROWS[:2])]
@@ -154,19 +140,6 @@ def test_an_audit_of_something_else_is_refused(data, model) -> None:
     write(data, ROWS[:5])
     with pytest.raises(RunError, match="holds a run with other settings: data_sha256"):
         audit(settings)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--model", "./nowhere"), "--model: no such folder: './nowhere'"),
-        (("--device", "tpu"), "--device: unknown name 'tpu'"),
-        (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),
-    ],
-)
-def test_bad_usage_is_one_line(data, model, words, message) -> None:
-    result = run(data, "--model", model, *words)
-    assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_the_table_fits_80_columns_and_hides_nothing(model, tmp_path, monkeypatch) -> None:

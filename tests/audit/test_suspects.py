@@ -1,6 +1,5 @@
 """Scores and spans, by numbers worked out by hand."""
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from tests.tokens.tiny import make_table, make_tokenizer
 from trimsft.audit.run import AuditFolder, AuditSettings
-from trimsft.audit.suspects import deal, find_suspects, token_scores, whole_word
+from trimsft.audit.suspects import find_suspects, token_scores, whole_word
 from trimsft.tokens.table import TokenTable, read_token_table
 
 
@@ -30,13 +29,6 @@ def gaps_of(gaps: list[float], entropies: list[float] | None = None) -> TokenTab
 )
 def test_whole_words(text, span, whole) -> None:
     assert whole_word(text, *span) == whole
-
-
-def test_rows_are_dealt_once_and_alike() -> None:
-    parts = deal(11, seed=4)
-    assert sorted(chain(*parts)) == list(range(11)) and [len(part) for part in parts] == [6, 5]
-    assert parts == deal(11, seed=4) != deal(11, seed=5)
-    assert all(part == sorted(part) for part in parts)
 
 
 def test_the_score_weighs_both_models_by_novelty() -> None:

@@ -18,7 +18,6 @@ from tests.train.tiny import make_config, make_model
 from trimsft.audit.run import AuditSettings, audit
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import load_training_data
-from trimsft.data.formats import as_known_rows
 from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError
 from trimsft.tokens.write import write_token_table
@@ -161,20 +160,6 @@ def test_every_place_gives_what_load_dataset_gives(form, place, tmp_path, monkey
     assert [{name: row[name] for name in columns} for row in rows] == list(expected)
 
 
-def test_what_is_trained_is_what_the_file_says(tmp_path) -> None:
-    tokenizer = make_tokenizer(chat=QWEN)
-    for form in ("objects", "same keys", "sharegpt"):
-        config = DataConfig(dataset_name=write(tmp_path / f"{form}.jsonl", FORMS[form]))
-        encoder = TrlEncoder(tokenizer)
-        memory, file = (
-            [tokenizer.decode(encoder.encode(row)[0]) for row in rows]
-            for rows in (as_known_rows(FORMS[form])[1], plain_rows(load_rows(config)))
-        )
-        assert file == memory
-        assert '{"name": "add", "arguments": {"a": 1, "b": 2}}' in file[0]
-        assert "null" not in file[0] + file[2] and '"parts": ["am", null]' in file[1]
-
-
 # ---- what messages say of themselves
 
 TEMPLATES = {path.stem: path.read_text() for path in Path(trl.__file__).parent.glob("chat_templates/*.jinja")}
@@ -240,13 +225,6 @@ def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
                 assert ("Hi" in trained) != only
 
 
-@pytest.mark.parametrize("switch", [{"weight": 1}, {"weight": True}, {"train": True}, {"weight": None}])
-def test_a_turn_that_is_switched_on_is_trained_as_without(switch: Row, tmp_path: Path) -> None:
-    for options in ({}, {"assistant_only_loss": True}):
-        on, plain = texts([chat(switch, at=2), chat()], tmp_path, **options)
-        assert on == plain and on[1]
-
-
 PART = {"type": "text", "text": "x", "weight": 0.5}
 
 
@@ -291,14 +269,6 @@ def test_keys_that_the_template_writes_are_trained(tmp_path: Path) -> None:
     assert texts([{"messages": [turn("user", name="Ann")]}], tmp_path, template=named)[0][1] == "Ann: Hi<eos>"
     empty = chat({"name": None, "refusal": None, "audio": {}, "annotations": []}, at=2)
     assert texts([empty], tmp_path) == texts([chat()], tmp_path)
-
-
-def test_templates_that_forget_earlier_thoughts(tmp_path: Path) -> None:
-    row, template = chat({"weight": 0}, at=2), TEMPLATES["qwen3"]
-    with pytest.raises(DataError, match="writes message 2 differently where others follow: its turns have no place"):
-        trainer_of([row], tmp_path, template)
-    trained = texts([row], tmp_path, template=template, assistant_only_loss=True)[0][1]
-    assert "two<|im_end|>" in trained and "one" not in trained
 
 
 CALLED = [turn("user"), turn("assistant", None, tool_calls=[call("add", {"a": 1})]), turn("tool", "3"), ANSWERS[2]]

@@ -16,15 +16,14 @@ from trimsft.data.encode import (
     Encoder,
     LengthReport,
     checked_rows,
-    count_cut,
     encode,
-    load_tokenizer,
     load_training_data,
     measure_lengths,
+    report_lengths,
 )
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import DataError
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
 
@@ -61,19 +60,11 @@ def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start
     assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
 
 
-@pytest.mark.parametrize(
-    ("solution", "trained"),
-    [
-        ("It is 2.", "It is 2.<eos>"),
-        ("It is 2.<eos>", "It is 2.<eos>"),
-        ("It is 2.<eos>\n", "It is 2.<eos>"),
-        ("It is 2.<eos> <eos>", "It is 2.<eos>"),
-        ("  two \n", "  two \n<eos>"),
-    ],
-)
-def test_eos_is_trained_once_and_spaces_stay(solution: str, trained: str) -> None:
+def test_eos_is_trained_once_and_spaces_stay() -> None:
     tokenizer = make_tokenizer(chat=CHAT)
-    assert split(tokenizer, one(tokenizer, solution=solution))[1] == trained
+    for solution in ("It is 2.", "It is 2.<eos>\n", "It is 2.<eos> <eos>"):
+        assert split(tokenizer, one(tokenizer, solution=solution))[1] == "It is 2.<eos>"
+    assert split(tokenizer, one(tokenizer, solution="  two \n"))[1] == "  two \n<eos>"
 
 
 def test_tokenizers_that_add_cut_and_pad_and_one_without_eos() -> None:
@@ -131,13 +122,8 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
                 assert example.completion == [label for label in labels[1:] if label != -100]
                 completion = [label for label in row["labels"] if label != -100]
                 assert completion[example.skipped :][: len(example.completion)] == example.completion
-            report = measure_lengths(trained, max_length, keep=keep)
-            assert count_cut(examples) == {
-                "rows_cut": report.truncated,
-                "tokens_cut": report.truncated_tokens,
-                "rows_lost": report.dropped,
-                "longest": min(max_length or report.longest, report.longest),
-            }
+            lengths, left = zip(*((len(one) + one.cut, len(one.trained)) for one in examples), strict=True)
+            assert report_lengths(lengths, left, max_length) == measure_lengths(trained, max_length, keep=keep)
 
 
 def test_a_row_that_cannot_be_rendered_is_named() -> None:
@@ -147,19 +133,6 @@ def test_a_row_that_cannot_be_rendered_is_named() -> None:
             checked_rows([ROWS[0], bad, bad])
     with pytest.raises(DataError, match="rows: there are none"):
         checked_rows([])
-
-
-def test_tokenizers_that_cannot_be_loaded(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(UsageError, match=r"^model: cannot load a tokenizer from .*\(1\) .*\(2\)") as error:
-        load_tokenizer(tmp_path)
-    assert "\n" not in str(error.value)
-    with pytest.raises(UsageError, match=r"base: cannot load a tokenizer from './gone' .no such folder here"):
-        load_tokenizer("./gone", field="base")
-    with pytest.raises(UsageError, match=r"from 'gone' \(no such folder here, and the hub cannot be reached"):
-        load_tokenizer("gone")
-    make_tokenizer(chat=CHAT).save_pretrained(tmp_path / "saved")
-    assert load_tokenizer(tmp_path / "saved").chat_template == CHAT
 
 
 # ---- overlap and lengths
@@ -213,13 +186,6 @@ def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthR
 @given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
 def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
     assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
-
-
-def test_says_what_is_lost() -> None:
-    assert str(measure_lengths(dataset_of([[-100, 1, 2], [-100, -100, 3, 4]]), 2)) == (
-        "2 rows, 7 tokens (median 3.5, longest 4), of which 1 are trained. max_length=2 cuts 2 rows by 3 tokens. "
-        "1 row keeps no trained token and adds nothing."
-    )
 
 
 def test_lists_of_every_kind_are_measured() -> None:

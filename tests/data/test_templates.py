@@ -41,12 +41,6 @@ def test_texts(name: str, prompt: str) -> None:
     assert choose_template(name, make_tokenizer()).render(["Is {0} 1%s?"]) == [prompt]
 
 
-def test_auto_takes_the_chat_template_where_there_is_one() -> None:
-    chat = choose_template("auto", make_tokenizer(chat=CHAT))
-    assert chat.render(["a", "b"]) == [f"<bos>[system]{ASK}<end>[user]{p}<end>[assistant]" for p in "ab"]
-    assert choose_template("auto", make_tokenizer()) == TEXT_TEMPLATES["plain"]
-
-
 @pytest.mark.parametrize(
     ("system_prompt", "chat", "plain"),
     [

@@ -50,7 +50,8 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     for softcap in (False, True):
         yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
         ranked = {"HAS_BIAS": True, "HAS_SOFTCAP": softcap, "WITH_ENTROPY": True, "WITH_RANK": True}
-        yield kernels.row_statistics, ranked | {"OBJECTIVE": "sft"} | sizes
+        # for the token table, and for an objective that needs ranks
+        yield kernels.row_statistics, ranked | {"OBJECTIVE": "function" if softcap else "sft"} | sizes
     for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
         yield kernel, {"BLOCK": 4096}
 
@@ -63,8 +64,8 @@ def main(capability: int) -> None:
     for kernel, constants in variants():
         names = kernel.arg_names
         types = {name: "constexpr" if name in constants else TYPES.get(name, "i32") for name in names}
-        if constants.get("WITH_RANK"):
-            types["logits"] = "*fp32"  # the others read them as they are stored
+        if constants.get("WITH_RANK") and constants["OBJECTIVE"] == "sft":
+            types["logits"] = "*fp32"  # of the token table; in training they are as they are stored
         places = {(names.index(name),): value for name, value in constants.items()}
         compiled = triton.compile(
             ASTSource(kernel, types, places), target=GPUTarget("cuda", capability, 32), options={"num_warps": 8}

@@ -8,6 +8,7 @@ import torch
 from benchmarks.measuring import synthetic_head
 from trimsft import DFT, FSFT, SFT, AutoTrim, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
 from trimsft.head import IGNORED
+from trimsft.objectives import DEFT, RankTuner
 
 from . import oracle
 from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exact, make_head
@@ -15,7 +16,7 @@ from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exac
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
 SIZE = (700, 256, 9001)
-OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim()]
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim(), RankTuner(), DEFT()]
 
 
 def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:
@@ -151,7 +152,7 @@ def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None
 
 
 @pytest.mark.parametrize("objective", [SFT(), TrimSFT()], ids=["sft", "trim"])
-def test_on_a_device_that_is_in_use_the_head_takes_no_more_than_one_that_sums_in_float32(objective) -> None:
+def test_a_device_in_use_holds_no_more_than_float32_sums(objective) -> None:
     tokens, hidden_size, vocabulary = 16384, 1024, 65536
     head = Head(*synthetic_head(tokens, hidden_size, vocabulary)).leaves()
     whole, used = head.leaves(), {}

@@ -47,7 +47,7 @@ def test_garbage_at_ignored_positions_does_no_harm(backend) -> None:
 
 @pytest.mark.parametrize("gradients", [True, False], ids=["training", "no_grad"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_statistics_are_detached_float32_of_the_trained_tokens_in_order(backend, gradients) -> None:
+def test_statistics_are_detached_and_in_order(backend, gradients) -> None:
     head = make_head(6, seed=1)
     head.labels[[0, 3]] = IGNORED
     expected = exact(head, TrimSFT(bandwidth=2.0))
@@ -65,7 +65,7 @@ def test_statistics_are_detached_float32_of_the_trained_tokens_in_order(backend,
 
 
 @pytest.mark.parametrize("backend", SOLVERS)
-def test_labels_of_other_integer_types_and_labels_and_bias_with_strides(backend) -> None:
+def test_labels_of_other_integers_and_with_strides(backend) -> None:
     head = make_head(4, bias=True)
     expected = fused(head, SFT(), backend)
     column = torch.stack([head.labels, head.labels + 1], dim=1)[:, 0]
@@ -82,7 +82,7 @@ def test_labels_of_other_integer_types_and_labels_and_bias_with_strides(backend)
     ("wanted", "skip_below"),
     [(("hidden",), 0), (("weight",), 1e-3), (("bias",), 0), (("hidden", "bias"), 1e-3), (("weight", "bias"), 0)],
 )
-def test_frozen_inputs_get_no_gradient_and_the_others_the_right_one(wanted, skip_below, backend) -> None:
+def test_frozen_inputs_get_no_gradient(wanted, skip_below, backend) -> None:
     head = make_head(4, bias=True)
     expected = exact(head, TrimSFT())
     head = head.to(device_of(backend)).leaves()
@@ -159,7 +159,7 @@ def test_autocast_is_what_it_is_for_torch_linear(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", FUSED)
-def test_fused_backends_refuse_a_second_derivative_and_a_second_backward_pass(backend) -> None:
+def test_a_second_derivative_or_backward_pass_is_refused(backend) -> None:
     head = make_head(2).to(device_of(backend)).leaves()
     out = call(head, SFT(), backend)
     with pytest.raises(RuntimeError, match=r"cannot be differentiated twice .*backend='reference'"):
@@ -183,7 +183,7 @@ def test_reference_can_be_differentiated_twice() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_labels_may_be_counted_before_the_hidden_states_are_there(backend) -> None:
+def test_labels_may_be_counted_early(backend) -> None:
     head = make_head().to(device_of(backend))
     head.labels[3:6] = IGNORED
     trained = TrainedRows(head.labels, 300)

@@ -92,15 +92,7 @@ def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
 # ---- how much room there is
 
 
-def room_beside(
-    held: float,
-    tokens: int,
-    weight: tuple[int, int] = QWEN,
-    *,
-    device: float = 80,
-    wants_weight: bool = True,
-    skips: bool = False,
-) -> Any:
+def room_beside(held: float, tokens: int, weight: tuple[int, int] = QWEN, *, device: float = 80) -> Any:
     """Room for logit gradients in GiB, where `held` of a device's GiB are in use."""
     allocated = {"allocated_bytes": {"all": {"current": int(held * GIB)}}}
     properties = SimpleNamespace(total_memory=int(device * GIB))
@@ -111,15 +103,14 @@ def room_beside(
             torch.empty(*size, dtype=torch.bfloat16, device="cuda") for size in ((tokens, weight[1]), weight)
         )
         problem = Problem(
-            hidden_TH=hidden, weight_VH=matrix, bias_V=None, labels_T=hidden, objective=DFT(),
-            skip_below=1e-8 * skips, wants_weight=wants_weight,
-        )  # fmt: skip
+            hidden_TH=hidden, weight_VH=matrix, bias_V=None, labels_T=hidden, objective=DFT(), wants_weight=True
+        )
         room = memory.room_for_logit_gradients(problem)
         return None if room is None else room / GIB
 
 
 @pytest.mark.parametrize("tokens", [8192, 16_384, 32_768])
-def test_a_step_takes_less_than_two_percent_more_than_with_a_head_that_sums_in_float32(tokens) -> None:
+def test_a_step_takes_less_than_two_percent_more_memory(tokens) -> None:
     held = 8.63 + 5.56 * tokens / 2048  # of docs/performance.md, "A training step": weights, Adam's state, activations
     gradient, hidden = 2 * 151_936 * 1536 / GIB, 2 * 1536 * tokens / GIB
     others = held + 3 * (gradient + hidden) + 0.25  # both in float32 and rounded, and logits of 4096 x 32,768
@@ -127,22 +118,14 @@ def test_a_step_takes_less_than_two_percent_more_than_with_a_head_that_sums_in_f
     assert room_beside(held, tokens) > 2 * gradient + 0.25
 
 
-def test_while_the_device_is_nearly_empty_an_eighth_of_it_may_be_used() -> None:
+def test_an_eighth_of_an_empty_device_may_be_used() -> None:
     gradients = 2 * (151_936 + 3 * 32_768) * 1536 / GIB
     assert room_beside(2, 32_768) == pytest.approx(10 - 2 - gradients)
     assert room_beside(4, 32_768) == pytest.approx(10 - 4 - gradients)
     assert room_beside(10, 32_768) == room_beside(10, 32_768, device=10) < 1.5
 
 
-def test_where_rows_may_be_skipped_the_logits_of_a_chunk_count() -> None:
-    """Unless they lie in the weight's gradient, which is larger here."""
-    assert room_beside(20, 32_768, skips=True) == room_beside(20, 32_768)
-    chunk, hidden = 1536 * 151_936 * 2 / GIB, 2 * 1536 * 8192 / GIB
-    with_skips, without = (room_beside(20, 8192, wants_weight=False, skips=skips) for skips in (True, False))
-    assert without - with_skips == pytest.approx(chunk - 3 * hidden)
-
-
-def test_where_torch_is_to_be_deterministic_the_room_is_the_same_whatever_is_held() -> None:
+def test_deterministic_torch_has_the_same_room_whatever_is_held() -> None:
     torch.use_deterministic_algorithms(True)
     try:
         rooms = [room_beside(held, 32_768, device=device) for held, device in ((1, 80), (10, 80), (20, 140))]

@@ -75,7 +75,7 @@ def test_argument_value_and_what_would_be_right_are_named(kind, changes, message
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(("value", "position"), [(10, 2), (-1, 0), (10**12, 3)])
-def test_labels_outside_the_vocabulary_are_named_with_their_position(value, position, backend) -> None:
+def test_labels_outside_the_vocabulary_are_named(value, position, backend) -> None:
     labels = LABELS.clone()
     labels[position] = value
     message = rf"^labels: 1 of 4 .*\(0 to 9; ignore_index is -100\), first {value} at position {position}$"
@@ -117,7 +117,7 @@ def test_objective_that_returns_something_else(weights, got, backend) -> None:
         (math.inf, torch.float16, True),
     ],
 )
-def test_a_normalizer_on_the_device_that_is_no_number_above_0(value, dtype, gradients, backend) -> None:
+def test_a_normalizer_on_the_device_is_above_0(value, dtype, gradients, backend) -> None:
     """As Trainer gives the number of items in a batch."""
     head = make_head(2, 8, 20, dtype=dtype).to(device_of(backend)).leaves()
     normalizer = torch.tensor(value, device=device_of(backend))

@@ -54,7 +54,7 @@ def updates_of(head: Head, rounded: bool = False, **options) -> list[torch.Tenso
     return [after.detach() - old for after, old in zip((leaves.weight, leaves.bias), before, strict=True)]
 
 
-def test_the_default_of_trimsft_moves_no_row_of_the_head_more_than_rounding_does() -> None:
+def test_the_default_moves_no_row_more_than_rounding_does() -> None:
     """Adam divides each element by its own size: rows of easy tokens move as far as the others."""
     head = replace(spread_head(800, vocabulary=300, highest_gap=20.0), bias=torch.linspace(-0.1, 0.1, 300))
     assert 0 < fused(head, TrimSFT(), "chunked").kept < 600
@@ -80,7 +80,7 @@ def test_a_high_threshold_keeps_the_norm_of_both_gradients(name, options) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_zero_is_exact_and_skipped_rows_get_no_gradient_at_all(backend) -> None:
+def test_zero_is_exact_and_skipped_rows_get_nothing(backend) -> None:
     head = spread_head(10, hidden_size=32, vocabulary=300)
     got = fused(head, TrimSFT(), backend, skip_below=0)
     assert got.kept == 10

@@ -1,4 +1,4 @@
-"""The rules of docs/categories.md, on LaTeX as models write it and tokenizers split it."""
+"""The rules of docs/analysis.md, on LaTeX as models write it and tokenizers split it."""
 
 import re
 
@@ -65,13 +65,6 @@ def test_connectors_of_several_words(phrase: str) -> None:
     assert kinds(*(f" {word.title()}\n" for word in words)) == "c" * len(words)
 
 
-def test_parts_of_a_connector_and_words_around_it() -> None:
-    assert kinds("There", "fore", ",", " 2") == "ccon"
-    assert kinds("Let", "'s", " sol", "ve") == "cooo"
-    assert kinds(" so", "me", " sin", "ce", "re", " life") == "oooooo"  # some, sincere, life
-    assert kinds("it", " follows", " it", " is") == "ccoo"
-
-
 def test_text_is_not_mathematics() -> None:
     assert kinds(" two", "-", "digit") == "ooo"
     assert kinds("x", "-", "2", " -", " y") == "osnso"  # but a minus is
@@ -88,23 +81,9 @@ def test_special_tokens_are_other(text: str) -> None:
     assert kinds("\\", text, "frac") == ("sos" if text == "" else "ooo")  # nothing goes on across them
 
 
-def test_split_characters_are_read_as_one() -> None:
-    assert kinds("a", "<0xE2>", "<0x88>", "<0x9E>", "b") == "ossso"  # infinity
-    assert kinds("<0x20><0xE2>", "<0x88><0xB4>") == "cc"  # therefore sign
-    assert kinds("<0xC3>", "<0xA9>", "<0xC3>", "<0x97>") == "ooss"  # e with acute, times
-    assert kinds("<0xE2>", "x", "<0x9E>") == "ooo"  # no character at all
-    assert kinds("<0xC2>", "<0xBD>", "<0xCF><0x80>") == "nns"  # one half, pi
-
-
 def test_signs_of_unicode() -> None:
     assert kinds("\N{MULTIPLICATION SIGN}", "≤", "√", "π", "△", "\u211d", "°", "·", "→", "∴") == "sssssssssc"
     assert kinds("é", "中", "“", "—") == "oooo"
-
-
-def test_nothing() -> None:
-    assert categorise([]).tolist() == [] and categorise([]).dtype == np.int8
-    assert CATEGORIES == ("numeric", "symbol", "connector", "other")
-    assert categorise([""]).tolist() == [3]
 
 
 @given(st.lists(st.text(max_size=6), max_size=30))

@@ -8,9 +8,8 @@ import pytest
 from datasets import Dataset, disable_progress_bars
 
 from tests.data.toys import write
-from tests.tokens.tiny import make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
-from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
+from tests.train.tiny import make_config, make_model, make_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError
@@ -113,22 +112,6 @@ def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> 
         assert every["token_id"][whole][places].tolist() == answers["token_id"][part].tolist()
         assert every["gap"][whole][places].tolist() == answers["gap"][part].tolist()
     assert answers.metadata["prompts"][0].split() == ["<user>", "w1", "w2", "<eos>", "<assistant>"]
-
-
-def test_a_run_is_measured_as_it_was_trained(tmp_path) -> None:
-    folder = make_folder(tmp_path / "run" / "model", chat=CHAT)
-    (tmp_path / "run" / "manifest.json").write_text("{}")
-    (tmp_path / "run" / "config.yaml").write_text("train_on: last\n")
-    rows = FORMS["messages"]
-    run, last, answers = (
-        read_token_table(write_token_table(model, rows, tmp_path / f"{name}.parquet", device="cpu", **options))
-        for name, model, options in [
-            ("run", tmp_path / "run", {}),
-            ("last", folder, {"train_on": "last"}),
-            ("answers", folder, {}),
-        ]
-    )
-    assert run["token_id"].tolist() == last["token_id"].tolist() and len(answers) > len(run)
 
 
 @pytest.mark.parametrize(

@@ -112,24 +112,6 @@ def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(
     assert other["data"]["sha256"] != facts["data"]["sha256"]
 
 
-def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match="finish its training first"):
-        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
-    os.symlink(folder, tmp_path / "model")
-    write_token_table(tmp_path, ROWS, tmp_path / "t.parquet", limit=1)
-    assert read_token_table(tmp_path / "t.parquet").metadata["model"] == str(tmp_path / "model")
-
-
-def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
-    long = {"problem": "x" * 300, "solution": "It is so."}
-    path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
-    assert set(read_token_table(path)["example"].tolist()) == {1}
-    with pytest.raises(ValueError, match="max_length: leaves no token to train on in any row, got 10"):
-        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # and not the folders
-
-
 def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     """Over several windows, and where the table is there already."""
     rows = [{"problem": "x" * 300, "solution": "It is so."}, *ROWS]
@@ -146,6 +128,9 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert 1 < len(over) < len(rows)
     assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
     assert table.metadata["longest"] == length
+    with pytest.raises(UsageError, match="max_length: leaves no token to train on in any row, got 10"):
+        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
+    assert not (tmp_path / "new").exists()
     line = f"a maximum length of {length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
     assert [line in message for message in caplog.messages] == [True, True]
 
@@ -206,15 +191,6 @@ def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) 
     assert read_token_table(beside["Base"])["token_id"].tolist() == left
 
 
-def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:
-    rows = [ROWS[0], {"problem": "x" * 300, "solution": "It is so."}]
-    write_token_table(folder, rows, tmp_path / "t.parquet")
-    assert "tokens, the model knows 256 positions" in caplog.text and "a maximum length of 256 cuts" in caplog.text
-    caplog.clear()
-    write_token_table(folder, ROWS, tmp_path / "u.parquet")
-    assert not caplog.messages
-
-
 def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(forward, "logit_transform", lambda model: (0.5, None))
     with pytest.raises(UsageError, match=r"model: .* changes its logits in a way"):
@@ -244,35 +220,12 @@ def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
         write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
-    folder = make_folder(tmp_path / kind, kind)
-    path = write_token_table(folder, ROWS, tmp_path / "t.parquet", top=3)
-    table = read_token_table(path, examples=range(12))
-    assert table["top_ids"].shape == table["top_logprobs"].shape == (len(table), 3)
-    logprobs = table["top_logprobs"]
-    assert (np.diff(logprobs, axis=1) <= 0).all() and (logprobs < 0).all()
-    first = table["rank"] == 1
-    competitor = np.where(first, table["top_ids"][:, 1], table["top_ids"][:, 0])
-    assert (competitor == table["competitor_id"]).all()
-    low = table["rank"] <= 3
-    gold = np.take_along_axis(logprobs, np.minimum(table["rank"], 3)[:, None] - 1, 1)[:, 0]
-    # both are float32 differences of logits and their logsumexp
-    error = 16 * np.finfo(np.float32).eps * (table["nll"].max() + np.abs(table["gap"]).max())
-    assert low.any() and np.abs(gold[low] + table["nll"][low]).max() <= error
-    named = zip(table.texts["top_texts"], table.texts["competitor_text"], first, strict=True)
-    assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
-    assert "top_ids" not in read_token_table(path).columns
-    assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
-
-
 def test_a_table_that_is_there_is_kept_or_refused(folder, phi, tmp_path, monkeypatch) -> None:
     out = write_token_table(folder, ROWS, tmp_path / "t.parquet")
     before = out.read_bytes()
     for says, model, rows, options in [
         ("max_length: was None, now 99", folder, ROWS, {"max_length": 99}),
         ("data: was 12 rows, .*, now 11 rows", folder, ROWS[:-1], {}),
-        ("top: was 0, now 2", folder, ROWS, {"top": 2}),
         ("model_sha256: was", phi, ROWS, {}),
     ]:
         with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*set overwrite=True"):

@@ -86,7 +86,7 @@ class TrlEncoder:
             if set(self.rules) - set(OF_TEMPLATES) or any(map(has_weights, chat)):
                 text = self._placed(row, chat, ids)
                 weights = self.apply_rules(text, is_trained, weights * self._factors_of_messages(text, chat))
-            elif chat and self.rules and "</think>" in (self.text(row) or ""):
+            elif chat and self.rules and "</think>" in self.text(row):
                 # where a template is not TRL's, it drops thoughts itself, and turns may have no place
                 text = self._placed(row, chat, ids, has_turns=isinstance(self._chat_template, str))
                 weights = self.apply_rules(text, is_trained, weights)
@@ -162,10 +162,8 @@ class TrlEncoder:
         if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
             raise DataError("the chat template of the model leaves 'tools' out", hint=_HINT)
 
-    def text(self, row: Row) -> str | None:
-        """Return the text that is tokenised of a row; None where it comes as token ids."""
-        if "input_ids" in row:
-            return None
+    def text(self, row: Row) -> str:
+        """Return the text that is tokenised of a row."""
         first, second = (row["prompt"], row["completion"]) if "prompt" in row else (row.get("messages"), [])
         if isinstance(first, list):
             return str(self._render(first + second, row, tokenize=False))
@@ -232,7 +230,7 @@ class TrlEncoder:
         is_trained = np.array(rendered["assistant_masks"], dtype=bool) if is_marked else np.ones(len(ids), dtype=bool)
         if not is_marked or self.train_on == "last":
             answers = [place for place, message in enumerate(chat) if message["role"] == "assistant"]
-            text, is_inside = self.text(row) or "", np.zeros(len(ids), dtype=bool)
+            text, is_inside = self.text(row), np.zeros(len(ids), dtype=bool)
             tokens = RowText(text, token_ends(self.tokenizer, text, ids))
             for place in answers[-1:] if self.train_on == "last" else answers:
                 start = self._border(chat, place, row, text, add_generation_prompt=not is_marked)
@@ -246,7 +244,7 @@ class TrlEncoder:
 
     def _placed(self, row: Row, chat: Sequence[Any], ids: list[int], *, has_turns: bool = True) -> RowText:
         """Return the text of a row, where its tokens end in it, and its turns."""
-        text = self.text(row) or ""
+        text = self.text(row)
         ends = token_ends(self.tokenizer, text, ids, add_special_tokens=not chat)
         if not has_turns:
             return RowText(text, ends, [Turn("assistant", 0, len(text))], text)

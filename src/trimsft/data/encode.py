@@ -189,16 +189,6 @@ class Encoder(TrlEncoder):
         )
 
 
-def count_cut(examples: Sequence[Example]) -> dict[str, int]:
-    """Count what a maximum length took from rows, as training counts it, and say how long the longest is after that."""
-    return {
-        "rows_cut": sum(example.cut > 0 for example in examples),
-        "tokens_cut": sum(example.cut for example in examples),
-        "rows_lost": sum(not example.completion for example in examples),
-        "longest": max(map(len, examples), default=0),
-    }
-
-
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
     """Return the first rows, in the columns of their form; refuse what cannot be rendered, before a model is loaded."""
     form, known = as_known_rows(islice(rows, limit))

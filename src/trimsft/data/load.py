@@ -47,8 +47,6 @@ from trimsft.options import option
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-NUMINA = "AI-MO/NuminaMath-CoT"
-NUMINA_SAMPLE = 20_000
 LONGEST_LINE = 2**30  # bytes
 Split = Literal["train", "test"]
 _SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")  # of a file: a.jsonl:0.7,b.jsonl:0.3
@@ -73,7 +71,7 @@ class DataConfig:
     eval_split: float | None = _option(None, "Share of the training rows that is evaluated on instead, such as 0.05.")
     problem_column: str = _option("problem", "The column of problems.")
     solution_column: str = _option("solution", "The column of solutions.")
-    sample: int | None = _option(None, f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all.")
+    sample: int | None = _option(None, "Rows chosen at random (default: all).")
     sample_seed: int = _option(0, "Seed of the random choice of rows.")
     template: str = _option(
         "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
@@ -402,7 +400,7 @@ def _as_table(sources: list[Source], fits: list[bool]) -> Dataset:
 
 
 def _sample(rows: int, config: DataConfig) -> Sequence[int]:
-    wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
+    wanted = config.sample
     if wanted is not None and wanted > rows:
         log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
     return range(rows) if wanted is None or wanted >= rows else choose(range(rows), wanted, config.sample_seed)

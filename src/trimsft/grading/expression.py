@@ -26,7 +26,8 @@ class Unreadable(Exception):
 
 
 _TOKEN = re.compile(
-    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\.|\d+(?:\.\d+|\.(?=[/)}*]))?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
+    r"\s+|(?:np|math)\.(?=[a-z])|\\[A-Za-z]+|\\."
+    r"|(?:\d+(?:\.\d+|\.(?=[/)}*]))?|\.\d+)(?:[eE][+-]?\d{1,6}(?![\d.]))?|[A-Za-z]+|.",
     re.DOTALL,
 )
 _NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min abs floor"

@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from trimsft import own_code
@@ -52,7 +52,7 @@ class Grader:
         self.uses_rules = scorer is None
         self._scorer = scorer
         self._slow: Counter[str] = Counter()  # responses by pattern
-        self._cache: dict[tuple[str, str, Rules], Status] = {}
+        self._status = lru_cache(_CACHE_SIZE)(self._decide)
         self.ignored_rules: set[str] = set()
         """Fields of `Rules` that problems declared and this kind of grader has no use for."""
 
@@ -127,19 +127,14 @@ class Grader:
             raise UsageError(took, field="pattern", value=pattern, hint=hint) from None
         return answer[: MAX_ANSWER + 1] or None
 
-    def _status(self, gold: str, answer: str, rules: Rules) -> Status:
-        question = (gold, answer, rules)
-        if question not in self._cache:
-            try:
-                verdict = self._verdict(gold, answer, rules)
-            except Exception as error:  # whatever a model has written, the other answers are graded
-                ended = f"{answer[:200]!r} against {gold[:200]!r} ended in {type(error).__name__}: {one_line(error)}"
-                warnings.warn(f"grading: {ended}. It counts as unparsable; please report it", stacklevel=2)
-                verdict = None
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            self._cache[question] = "unparsable" if verdict is None else "correct" if verdict else "wrong"
-        return self._cache[question]
+    def _decide(self, gold: str, answer: str, rules: Rules) -> Status:
+        try:
+            verdict = self._verdict(gold, answer, rules)
+        except Exception as error:  # whatever a model has written, the other answers are graded
+            ended = f"{answer[:200]!r} against {gold[:200]!r} ended in {type(error).__name__}: {one_line(error)}"
+            warnings.warn(f"grading: {ended}. It counts as unparsable; please report it", stacklevel=2)
+            verdict = None
+        return "unparsable" if verdict is None else "correct" if verdict else "wrong"
 
     def _verdict(self, gold: str, answer: str, rules: Rules) -> bool | None:
         """Return whether an answer is the gold by the rules of docs/grading.md; None where it cannot be read."""

@@ -4,8 +4,7 @@
     python -m trimsft.integrations.llamafactory settings.yaml trimsft=dft
     torchrun --nproc_per_node 2 -m trimsft.integrations.llamafactory settings.yaml
 
-Its own DFT, ASFT and EAFT return the plain loss where the output has no logits, as with Liger's kernels; they are
-refused here.
+Its own DFT, ASFT and EAFT are refused beside it: they compute a loss from logits, which a patched model does not make.
 """
 
 from __future__ import annotations

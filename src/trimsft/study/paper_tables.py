@@ -168,7 +168,7 @@ def categories(table: TokenTable, about: str) -> Records:
         rows.append(row)
     notes = [
         "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
-        "how it tells categories apart; ours are described in docs/categories.md, and count whole LaTeX commands and "
+        "how it tells categories apart; ours are described in docs/analysis.md, and count whole LaTeX commands and "
         "brackets as symbols.",
         *_notes("token_categories", about),
     ]

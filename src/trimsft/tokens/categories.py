@@ -4,7 +4,7 @@ r"""The paper's four categories of tokens: numeric, mathematical symbol, reasoni
     >>> [CATEGORIES[kind][:3] for kind in categorise(texts)]
     ['con', 'sym', 'sym', 'sym', 'sym', 'num', 'sym', 'num', 'sym', 'oth', 'sym', 'oth', 'oth']
 
-The paper names the categories and gives no rules; these are ours (docs/categories.md). The tokens of an example are
+The paper names the categories and gives no rules; these are ours (docs/analysis.md). The tokens of an example are
 joined and their text is read in units: LaTeX commands, numbers, words, signs. A token takes the category of the units
 it is a part of; where there are several, the first of numeric, connector, symbol, other.
 """

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.data.load import NUMINA, RowSettings
+from trimsft.data.load import RowSettings
 from trimsft.errors import TrimSFTError, UsageError
 from trimsft.options import option
 from trimsft.runs import RunDirectory
@@ -42,7 +42,6 @@ class TokenSettings(RowSettings):
         metavar="NAME",
         help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective.",
     )
-    top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
     show: int | None = option(
@@ -57,7 +56,7 @@ class TokenSettings(RowSettings):
         super().__post_init__()
         if not self.models:
             raise UsageError("there are none", field="models", hint="name at least one")
-        if self.seed is not None and self.sample is None and self.data != NUMINA:
+        if self.seed is not None and self.sample is None:
             raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
         if self.show is None:
             self.places()
@@ -170,7 +169,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
 
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    names = ("limit", "top", "batch_tokens", "overwrite", "device")
+    names = ("limit", "batch_tokens", "overwrite", "device")
     options = {name: getattr(settings, name) for name in names} | asdict(settings.as_trained(settings.models))
     tables: dict[str, TokenTable] = {}
     summaries = []

@@ -189,23 +189,12 @@ class Group:
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
     """Group tokens as numeric, symbol, connector, other."""
-    weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
-    is_inside = region_of(table["gap"], margin, bandwidth) == 1
-    columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm * table["data_weight"], weights * norm)
-    which = table["category"].astype(np.int64)
-    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(CATEGORIES)) for values in columns)
-    with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
-        shares = {
-            "ratio_percent": 100 * tokens / len(table),
-            "mean_nll": nll / tokens,
-            "mean_weight": weight / tokens,
-            "middle_percent": 100 * inside / tokens,
-            "sft_mass_percent": 100 * mass / mass.sum(),
-            "trim_mass_percent": 100 * trim_mass / trim_mass.sum(),
-        }
+    sums, statistics = category_sums(table, Setting(margin, bandwidth))
+    tokens = np.bincount(table["category"], minlength=len(CATEGORIES)).tolist()
+    shares = {name: {field: sums.value(one) for field, one in fields.items()} for name, fields in statistics.items()}
+    nll = {name: sums.value(ratio(("nll", name), ("tokens", name))) for name in CATEGORIES}
     return [
-        Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
-        for at, name in enumerate(CATEGORIES)
+        Group(name=name, tokens=tokens[at], mean_nll=nll[name], **shares[name]) for at, name in enumerate(CATEGORIES)
     ]
 
 
@@ -394,9 +383,16 @@ def mass_percent(region: str, setting: Setting, objective: str) -> Statistic:
 
 def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
     """Return the columns of `Group` for each category, but for its mean nll."""
+    sums, statistics = category_sums(table, setting)
+    return {name: {field: sums.interval(one) for field, one in fields.items()} for name, fields in statistics.items()}
+
+
+def category_sums(table: TokenTable, setting: Setting) -> tuple[ByExample, dict[str, dict[str, Statistic]]]:
+    """Sum what the columns of `Group` are made of, for each category and for all; and return how they are made."""
     weights, norm = weights_of(TrimSFT(*setting), table), table["gradient_norm"].astype(np.float64)
     values = {
         "tokens": np.ones_like(norm),
+        "nll": table["nll"],
         "weight": weights,
         "middle": region_of(table["gap"], *setting) == REGIONS.index("middle"),
         "sft_mass": norm * table["data_weight"],
@@ -405,7 +401,6 @@ def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Interva
     groups = {"all": np.ones(len(table), dtype=bool)}
     groups |= {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
     columns = (((what, name), column * some) for name, some in groups.items() for what, column in values.items())
-    sums = ByExample(table, columns)
 
     def shares(name: str) -> dict[str, Statistic]:
         return {
@@ -416,7 +411,7 @@ def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Interva
             "trim_mass_percent": ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0),
         }
 
-    return {name: {field: sums.interval(share) for field, share in shares(name).items()} for name in CATEGORIES}
+    return ByExample(table, columns), {name: shares(name) for name in CATEGORIES}
 
 
 # ---- the verdict

@@ -112,7 +112,7 @@ const describe = (i, rows) => {
   const chance = 100 * Math.exp(-tokens.nll[i]);
   const other = `${quoted(i, "competitor")}${gap < 0 ? `, ${(-gap).toFixed(1)} logits above` : ` ${gap.toFixed(1)} logits below`}`;
   const learned = rows.map(({ name, shares }) => `${name} ${shares[i] < 0.01 ? "< 0.01" : shares[i].toFixed(2)} %`).join(", ");
-  return `${quoted(i)}: the model gives it ${chance < 0.1 ? "< 0.1" : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.`;
+  return `${quoted(i)}: the model gives it ${chance < 0.1 ? "< 0.1" : chance.toFixed(1)} %, and ${gap < 0 ? "expects" : "puts"} ${other}. Share of what is learned: ${learned}.${tokens.data ? ` Weight of the data: ${tidy(tokens.data[i])}.` : ""}`;
 };
 const drawText = (row, stop, [from, to], shares, top, isFirst) => {
   const text = row.querySelector(".text");
@@ -405,6 +405,7 @@ const watch = () => {
 const open = async () => {
   for (const name of ["token", "competitor", "gap", "nll", "norm"]) tokens[name] = await unpack(tokens[name]);
   for (const side of tokens.sides) if (side.weights) side.weights = await unpack(side.weights);
+  if (tokens.data) tokens.data = await unpack(tokens.data);
   let size = 0;
   tokens.starts = tokens.lengths.map((length) => (size += length) - length);
   tokens.marked = new Uint8Array(size);

@@ -90,6 +90,7 @@ def token_parts(
         "gap": packed(table["gap"][here]),
         "nll": packed(table["nll"][here]),
         "norm": packed((table["gradient_norm"] * table["data_weight"])[here]),
+        "data": packed(table["data_weight"][here]) if (table["data_weight"][here] != 1).any() else None,
         "range": [float(np.clip(low - 1, -40, -4)), float(np.clip(high + 1, 8, 40))],
         "sides": [_side_data(side, table, here) for side in sides],
         **_steps(table, rows, [one * table["gradient_norm"][here] for one in weights.values()]),
