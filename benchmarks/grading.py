@@ -23,9 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.benchmarks import Problem, load_benchmark
 from trimsft.evaluate.metrics import cluster
-from trimsft.evaluate.problems import Problem
 from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.grading.grader import Item
 

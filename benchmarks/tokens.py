@@ -102,8 +102,7 @@ class Bench:
             "model(input_ids, attention_mask).logits": lambda: self.plain(masked=True),
             "model(input_ids).logits": lambda: self.plain(masked=False),
             "hidden states, logits of trained tokens": self.sliced,
-            "trimsft tokens": lambda: self.ours(0),
-            "trimsft tokens, top 5": lambda: self.ours(5),
+            "trimsft tokens": self.ours,
         }
         self.warm_up()
         times: dict[str, list[float]] = {name: [] for name in methods}
@@ -146,8 +145,7 @@ class Bench:
         for masked in (True, False):
             self.plain(masked=masked)
         self.sliced()
-        for top in (0, 5):
-            self.ours(top)
+        self.ours()
         self.batches, self.rows = everything, rows
 
     @torch.inference_mode()
@@ -170,7 +168,7 @@ class Bench:
             for part in places.split(CHUNK):
                 self.model.lm_head(hidden[part])
 
-    def ours(self, top: int) -> None:
+    def ours(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             write_token_table(
                 self.model,
@@ -178,7 +176,6 @@ class Bench:
                 Path(folder) / "tokens.parquet",
                 tokenizer=self.tokenizer,
                 batch_tokens=self.options.batch_tokens,
-                top=top,
             )
 
     @torch.inference_mode()
@@ -189,7 +186,7 @@ class Bench:
             path = write_token_table(self.model, rows, Path(folder) / "t.parquet", tokenizer=self.tokenizer)
             table = read_token_table(path)
         nll, gap = [], []
-        for example in Encoder(self.tokenizer, choose_template("auto", self.tokenizer)).examples(rows):
+        for example in Encoder(self.tokenizer, template=choose_template("auto", self.tokenizer)).examples(rows):
             ids = torch.tensor([example.prompt + example.completion], device=self.device)
             logits = self.model(input_ids=ids).logits[0, len(example.prompt) - 1 : -1].float()
             gold = torch.tensor(example.completion, device=self.device)[:, None]

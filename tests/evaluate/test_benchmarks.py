@@ -15,8 +15,15 @@ from datasets import Dataset, Features, List, Value
 
 from trimsft.data import load
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
-from trimsft.evaluate.problems import Problem, benchmark_name, read_problems
+from trimsft.evaluate.benchmarks import (
+    BENCHMARKS,
+    Problem,
+    benchmark_name,
+    describe_source,
+    from_hub,
+    load_benchmark,
+    read_problems,
+)
 from trimsft.evaluate.settings import EvalSettings
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"

@@ -163,7 +163,7 @@ def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
     assert first.details != moved.details
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), make_requests())
     assert complete(first, make_requests()) == plain
-    assert isinstance(first, Engine) and isinstance(ScriptedEngine({}), Engine)
+    assert isinstance(first, Engine) and isinstance(ScriptedEngine(str), Engine)
     with pytest.raises(UsageError, match=r"model: cannot load '.*gone' \(no such folder here"):
         TransformersEngine(tmp_path / "gone")
 

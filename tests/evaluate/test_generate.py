@@ -8,13 +8,12 @@ import pytest
 
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
-from trimsft.evaluate import generate
-from trimsft.evaluate.generate import fill, sample_seed
+from trimsft.evaluate import run as run_module
 from trimsft.evaluate.prompts import make_prompts
+from trimsft.evaluate.run import fill, sample_seed
 from trimsft.evaluate.samples import IncompleteEvaluation, Key, SampleRecord
 
-from .scripted import ScriptedEngine
-from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, run
+from .scripted import PROBLEMS, ScriptedEngine, all_requests, answer, complete, evaluation, run
 
 TOTAL = 6 * 4
 
@@ -45,7 +44,7 @@ def test_seeds_depend_on_problem_and_sample_only() -> None:
 def test_a_kill_costs_what_was_in_flight(tmp_path: Path) -> None:
     run(tmp_path / "whole")
     folder, path = tmp_path / "killed", tmp_path / "killed/samples.jsonl"
-    process = start("tests.evaluate.scripted_run", str(folder), "0.2")
+    process = start("tests.evaluate.scripted", str(folder), "0.2")
     try:
         wait_for(process, lambda: path.exists() and len(lines(folder)) >= 3)
         with pytest.raises(RunInUse, match=f"in use by process {process.pid}"):
@@ -72,7 +71,7 @@ def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
 
 
 def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "GIVE_UP_AFTER", 5)
+    monkeypatch.setattr(run_module, "GIVE_UP_AFTER", 5)
     engine = ScriptedEngine(answer, fails=lambda request: "gone")
     progress = fill(SampleRecord(tmp_path), evaluation(), engine)
     assert len(engine.requests) == 5 and progress.done == 0

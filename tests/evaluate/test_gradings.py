@@ -12,9 +12,8 @@ import pytest
 
 from trimsft.errors import DataError, RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
-from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.benchmarks import Problem, fingerprint, load_benchmark, read_problems, write_problems
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
 

@@ -8,10 +8,10 @@ import pytest
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
-from trimsft.evaluate.problems import Problem, fingerprint, write_problems
+from trimsft.evaluate.benchmarks import Problem, fingerprint, write_problems
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, ProblemSet, Protocol, Sample, SampleRecord
 
-from .scripted_run import complete
+from .scripted import complete
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
 SETTINGS = Protocol(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimsft.evaluate.benchmarks import load_benchmark
-from trimsft.evaluate.problems import Problem
+from trimsft.evaluate.benchmarks import Problem, load_benchmark
 from trimsft.grading import Grader
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimsft.evaluate.problems import as_problem
+from trimsft.evaluate.benchmarks import as_problem
 from trimsft.grading import Grade, Grader, Rules, grade
 
 

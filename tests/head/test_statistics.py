@@ -18,9 +18,7 @@ def measured(head: Head, backend: str, **options):
     """What `token_statistics` says, on the CPU."""
     here = head.to(device_of(backend))
     got = token_statistics(here.hidden, here.weight, here.labels, bias=here.bias, backend=backend, **options)
-    names = {name: getattr(got.tokens, name) for name in (*FLOATS, "competitor", "rank")}
-    names |= {name: getattr(got, name) for name in ("top_ids", "top_logprobs")}
-    return {name: value.cpu() for name, value in names.items() if value is not None}
+    return {name: getattr(got, name).cpu() for name in (*FLOATS, "competitor", "rank")}
 
 
 def assert_exact(got, head: Head, **options) -> None:
@@ -100,20 +98,6 @@ def test_labels_and_hidden_states_may_be_views(backend) -> None:
     assert_exact(measured(strided, backend), head)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_most_probable_tokens(backend) -> None:
-    for vocabulary in (3, 50, 5003):
-        head = make_head(5, 16, vocabulary)
-        options = {"logit_scale": 1.5, "softcap": 9.0}
-        got = measured(head, backend, top=5, **options)
-        logits = 9 * torch.tanh(1.5 / 9 * (head.hidden.double() @ head.weight.double().T))
-        logprobs, ids = logits.log_softmax(1).topk(min(5, vocabulary), dim=1)
-        assert got["top_ids"].tolist() == ids.tolist()
-        torch.testing.assert_close(got["top_logprobs"].double(), logprobs, rtol=1e-5, atol=1e-5)
-        assert_exact(got, head, **options)
-    assert "top_ids" not in measured(head, backend)
-
-
 class Largest(TorchDispatchMode):
     """The size of the largest tensor that any operation makes."""
 
@@ -129,10 +113,10 @@ class Largest(TorchDispatchMode):
 
 def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
     head = make_head(100, 16, 3000)
-    whole = measured(head, "torch", top=3)
+    whole = measured(head, "torch")
     monkeypatch.setattr(chunked, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
     with Largest() as largest:
-        parts = measured(head, "torch", top=3)
+        parts = measured(head, "torch")
     assert largest.numel == max(16 * 3000, head.weight.numel())
     for name, values in whole.items():
         torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-5)
@@ -159,5 +143,5 @@ def test_logits_that_are_not_finite_show(backend, bad) -> None:
 def test_wrong_labels_are_named_and_none_are_fine(labels, message) -> None:
     with pytest.raises(ValueError, match=message):
         token_statistics(torch.zeros(2, 8), torch.zeros(20, 8), torch.tensor(labels))
-    nothing = token_statistics(torch.empty(0, 8), torch.randn(20, 8), torch.empty(0, dtype=torch.int64), top=2)
-    assert nothing.tokens.rank.shape == (0,) and nothing.top_ids.shape == (0, 2)
+    nothing = token_statistics(torch.empty(0, 8), torch.randn(20, 8), torch.empty(0, dtype=torch.int64))
+    assert nothing.rank is not None and nothing.rank.shape == (0,)

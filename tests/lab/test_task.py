@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import UsageError
-from trimsft.evaluate.problems import read_problems
+from trimsft.evaluate.benchmarks import read_problems
 from trimsft.lab.task import (
     ALL_TIERS,
     FAR,

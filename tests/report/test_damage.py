@@ -22,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = make_three(tmp_path_factory.mktemp("runs"))
     del made["Base"]
     for shift, run in enumerate(made.values()):
-        make_table(run / "tokens.parquet", TEXTS, shift=float(shift), prompts=("What is it?", "And x?"), top=True)
+        make_table(run / "tokens.parquet", TEXTS, shift=float(shift), prompts=("What is it?", "And x?"))
         (run / "config.yaml").write_text("objective: trim\nmargin: 1.5\n")
         manifest = {"model": {"name": "m"}, "versions": {"torch": "2"}, "command": "c"}
         (run / "manifest.json").write_text(json.dumps(manifest))

@@ -10,7 +10,6 @@ import pytest
 from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval
 from tests.tokens.tiny import make_table
-from trimsft.errors import RunError
 from trimsft.report import figures
 from trimsft.report.run_tables import write_analysis
 from trimsft.study import paper
@@ -116,14 +115,3 @@ def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
     with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
         drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8, %"]
     assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
-
-
-def test_bad_input(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "t.parquet", TEXTS)
-    with pytest.raises(ValueError, match="runs: there are none"):
-        write_analysis(tmp_path / "out", {})
-    with pytest.raises(RunError, match="'b' has no folder"):
-        write_analysis(tmp_path / "out", {"a": table, "b": tmp_path / "nowhere"})
-    with pytest.raises(ValueError, match="bandwidth"):
-        write_analysis(tmp_path / "out", {"a": table}, parameters={"bandwidth": 0.0})
-    assert not (tmp_path / "out").exists()

@@ -220,35 +220,12 @@ def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
         write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
-    folder = make_folder(tmp_path / kind, kind)
-    path = write_token_table(folder, ROWS, tmp_path / "t.parquet", top=3)
-    table = read_token_table(path, examples=range(12))
-    assert table["top_ids"].shape == table["top_logprobs"].shape == (len(table), 3)
-    logprobs = table["top_logprobs"]
-    assert (np.diff(logprobs, axis=1) <= 0).all() and (logprobs < 0).all()
-    first = table["rank"] == 1
-    competitor = np.where(first, table["top_ids"][:, 1], table["top_ids"][:, 0])
-    assert (competitor == table["competitor_id"]).all()
-    low = table["rank"] <= 3
-    gold = np.take_along_axis(logprobs, np.minimum(table["rank"], 3)[:, None] - 1, 1)[:, 0]
-    # both are float32 differences of logits and their logsumexp
-    error = 16 * np.finfo(np.float32).eps * (table["nll"].max() + np.abs(table["gap"]).max())
-    assert low.any() and np.abs(gold[low] + table["nll"][low]).max() <= error
-    named = zip(table.texts["top_texts"], table.texts["competitor_text"], first, strict=True)
-    assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
-    assert "top_ids" not in read_token_table(path).columns
-    assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
-
-
 def test_a_table_that_is_there_is_kept_or_refused(folder, phi, tmp_path, monkeypatch) -> None:
     out = write_token_table(folder, ROWS, tmp_path / "t.parquet")
     before = out.read_bytes()
     for says, model, rows, options in [
         ("max_length: was None, now 99", folder, ROWS, {"max_length": 99}),
         ("data: was 12 rows, .*, now 11 rows", folder, ROWS[:-1], {}),
-        ("top: was 0, now 2", folder, ROWS, {"top": 2}),
         ("model_sha256: was", phi, ROWS, {}),
     ]:
         with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*set overwrite=True"):

@@ -74,7 +74,6 @@ def make_table(
     prompts: tuple[str, ...] = (),
     gap: Any = None,
     data_weight: Any = 1.0,
-    top: bool = False,
 ) -> Path:
     """A token table with these texts: gaps from -3 to 12, the other numbers as if there were two tokens."""
     flat = [(example, place, text) for example, row in enumerate(texts) for place, text in enumerate(row)]
@@ -96,10 +95,6 @@ def make_table(
         "data_weight": np.ones_like(p) * data_weight,
     }
     arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
-    if top:  # gold and competitor
-        arrays["top_ids"] = [[place, len(flat) - 1] for place in range(len(flat))]
-        arrays["top_logprobs"] = np.log(np.stack([p, 1 - p], axis=1)).tolist()
-        arrays["top_texts"] = [[text, flat[-1][2]] for _, _, text in flat]
     metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
     write_table(path, as_arrow(arrays), metadata)
     return path

@@ -19,8 +19,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from trimsft.errors import RunError
+from trimsft.evaluate.benchmarks import Problem, describe_gradings, fingerprint
 from trimsft.evaluate.metrics import SampleResult, summarize
-from trimsft.evaluate.problems import Problem, describe_gradings, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, read_scores, score_counts, write_scores
 from trimsft.grading import Grader

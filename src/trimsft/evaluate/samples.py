@@ -24,14 +24,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
+from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.metrics import GREEDY
-from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 MAY_GROW = ("samples", "greedy", "temperatures", "temperature_samples")
-OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
-"""Settings that say nothing about a greedy answer."""
 _RESTORE = "restore it, or choose another output directory"
 
 
@@ -150,8 +148,7 @@ class SampleRecord:
                 if set(before) < set(after) if name == "temperatures" else before < after:
                     continue
                 why = " (a record never shrinks)"
-            if not (name in OF_SAMPLES and recorded.samples == 0):
-                refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
+            refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
         if recorded.problems != protocol.problems:
             pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
             other = next((at for at, (before, after) in pairs if before != after), None)

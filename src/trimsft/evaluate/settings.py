@@ -7,10 +7,10 @@ from typing import cast
 
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
+from trimsft.evaluate.benchmarks import benchmark_name
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.engines.server_engine import read_address
 from trimsft.evaluate.metrics import MOST_SAMPLES
-from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference

@@ -235,7 +235,7 @@ def gap_distribution(
 
 def gradient_by_gap(name: str, table: TokenTable, weighing: Mapping[str, Objective]) -> Drawing:
     """Draw the percent of each objective's gradient that tokens of each gap get."""
-    low, high = range_of([table["gap"]])
+    low, high = np.clip([table["gap"].min(), table["gap"].max()], -40, 40)
     edges = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), 41))  # fine around 0, where objectives differ
     gap = np.clip(table["gap"].astype(np.float64), edges[0], edges[-1])
     shares = {}
@@ -279,6 +279,7 @@ def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -
         axes.set_yticks([], minor=True)
         axes.set(xlim=(MARGINS[0], MARGINS[-1]), ylim=(BANDWIDTHS[0], BANDWIDTHS[-1]))
         axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
+        axes.set_title(f"n = {len(table):,} tokens", loc="left")
         drawn.figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
         legend_below(drawn.figure, axes)
         rows = (

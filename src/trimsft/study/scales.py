@@ -107,7 +107,7 @@ class Scale:
     @property
     def benchmark_names(self) -> tuple[str, ...]:
         """Return what the benchmarks are recorded as."""
-        from trimsft.evaluate.problems import benchmark_name
+        from trimsft.evaluate.benchmarks import benchmark_name
 
         return tuple(map(benchmark_name, self.benchmarks))
 

@@ -68,8 +68,8 @@ def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
 class Reader:
     """A model and its head."""
 
-    def __init__(self, model: Any, *, top: int = 0) -> None:
-        self.model, self.head, self.top = model.eval(), model.get_output_embeddings(), top
+    def __init__(self, model: Any) -> None:
+        self.model, self.head = model.eval(), model.get_output_embeddings()
         if self.head is None:
             raise UsageError(f"{type(model).__name__} has no output embedding (lm_head)", field="model")
         if has_adapter(self.head):
@@ -128,26 +128,23 @@ class Reader:
         if getattr(self.config, "use_bidirectional_attention", False):
             lengths = torch.tensor([[len(example)] for example in batch.examples])
             mask = (torch.arange(ids.shape[1]) < lengths).long().to(self.device)
-        statistics = token_statistics(
+        tokens = token_statistics(
             self.hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T),
             self.head.weight,
             labels_T,
             bias=getattr(self.head, "bias", None),
             logit_scale=self.scale,
             softcap=self.softcap,
-            top=self.top,
         )
-        columns = {
-            "nll": statistics.tokens.nll,
-            "gap": statistics.tokens.gap,
-            "entropy": statistics.tokens.entropy,
-            "gradient_norm": statistics.tokens.gradient_norm,
-            "competitor_id": statistics.tokens.competitor.int(),
-            "rank": statistics.tokens.rank,
-            "top_ids": statistics.top_ids,
-            "top_logprobs": statistics.top_logprobs,
+        assert tokens.entropy is not None and tokens.gradient_norm is not None and tokens.rank is not None
+        return {
+            "nll": tokens.nll,
+            "gap": tokens.gap,
+            "entropy": tokens.entropy,
+            "gradient_norm": tokens.gradient_norm,
+            "competitor_id": tokens.competitor.int(),
+            "rank": tokens.rank,
         }
-        return {name: column for name, column in columns.items() if column is not None}
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return what the model gives to its head; refuse a model whose logits are made in another way."""

@@ -42,7 +42,6 @@ class TokenSettings(RowSettings):
         metavar="NAME",
         help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective.",
     )
-    top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
     show: int | None = option(
@@ -170,7 +169,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
 
     objective = make_objective(settings.objective)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
-    names = ("limit", "top", "batch_tokens", "overwrite", "device")
+    names = ("limit", "batch_tokens", "overwrite", "device")
     options = {name: getattr(settings, name) for name in names} | asdict(settings.as_trained(settings.models))
     tables: dict[str, TokenTable] = {}
     summaries = []

@@ -5,7 +5,7 @@
 
 and `data_weight`, by which the data multiplies the weights of any objective.
 
-With `top`, also the most probable tokens, the gold one among them. Metadata under the key `trimsft`, as JSON.
+Metadata under the key `trimsft`, as JSON.
 """
 
 import json
@@ -47,12 +47,9 @@ SCHEMA = pa.schema(
         ("data_weight", pa.float32()),
     ]
 )
-TOP_SCHEMA = pa.schema(
-    [("top_ids", pa.list_(pa.int32())), ("top_logprobs", pa.list_(pa.float32())), ("top_texts", pa.list_(pa.string()))]
-)
 AGAIN = "make it again with trimsft tokens --overwrite"
 NUMBERS = [one.name for one in SCHEMA if one.type != pa.string()]
-_TEXTS = ("text", "competitor_text", "top_texts")
+_TEXTS = ("text", "competitor_text")
 _KEY = b"trimsft"
 
 
@@ -79,8 +76,8 @@ class TokenTable:
     """A token table in memory: numbers as arrays, texts of those examples that were read with them."""
 
     columns: Mapping[str, NDArray[Any]]
-    """`category` as indexes into `CATEGORIES`; beside texts also `top_ids` and `top_logprobs`, [tokens, k]."""
-    texts: Mapping[str, Sequence[Any]]  # text and competitor_text of each token; `top_texts`, k of them
+    """`category` as indexes into `CATEGORIES`."""
+    texts: Mapping[str, Sequence[Any]]  # text and competitor_text of each token
     metadata: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> NDArray[Any]:
@@ -111,13 +108,13 @@ class TokenTable:
 
 
 def read_token_table(path: Path, *, examples: Collection[int] | None = None) -> TokenTable:
-    """Read all numbers of a table; or, of some examples, the texts and alternatives as well."""
+    """Read all numbers of a table; or, of some examples, the texts as well."""
     metadata, table = _read(path, NUMBERS if examples is None else None)
     texts: dict[str, Any] = {}
     if examples is not None:
         wanted = np.fromiter(examples, dtype=np.int64)
         table = table.filter(pa.array(np.isin(table["example"].to_numpy(), wanted)))
-        texts = {name: table[name].to_pylist() for name in _TEXTS if name in table.column_names}
+        texts = {name: table[name].to_pylist() for name in _TEXTS}
         if None in [*texts["text"], *texts["competitor_text"]]:
             raise RunError(f"{path}: tokens lack texts", hint=AGAIN)
     columns: dict[str, NDArray[Any]] = {}
@@ -130,11 +127,6 @@ def read_token_table(path: Path, *, examples: Collection[int] | None = None) -> 
             raise RunError(f"{path}: column {name!r} holds what is no {kind}", hint=AGAIN)
         if values.dtype.kind == "i" and values.min(initial=0) < 0:
             raise RunError(f"{path}: column {name!r} holds a negative number", hint=AGAIN)
-    for name in ("top_ids", "top_logprobs") if "top_texts" in texts else ():
-        flat, lengths = pc.list_flatten(table[name]).to_numpy(), pc.list_value_length(table[name]).unique()
-        if len(lengths) > 1:
-            raise RunError(f"{path}: tokens lack alternatives", hint=AGAIN)
-        columns[name] = flat.reshape(len(table), len(flat) // max(1, len(table)))
     return TokenTable(columns, texts, metadata)
 
 
@@ -225,19 +217,17 @@ def shown(value: Any) -> str:
 
 
 def as_arrow(columns: Mapping[str, Any]) -> pa.Table:
-    """Return columns by name, as arrays, lists or Arrow's own, as a table; `category` as indexes into `CATEGORIES`."""
-    schema = pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if "top_ids" in columns else SCHEMA
+    """Return columns by name, as arrays or lists, as a table; `category` as indexes into `CATEGORIES`."""
     kinds = pa.array(columns["category"], type=pa.int8())
     category = pa.DictionaryArray.from_arrays(kinds, pa.array(CATEGORIES, type=pa.string()))
-    return pa.table({name: {**columns, "category": category}[name] for name in schema.names}, schema=schema)
+    return pa.table({name: {**columns, "category": category}[name] for name in SCHEMA.names}, schema=SCHEMA)
 
 
 def write_table(path: Path, table: pa.Table, metadata: Mapping[str, Any]) -> None:
     """Write the columns of `as_arrow` whole or not at all."""
     content = json.dumps({"schema": VERSION, **metadata}).encode()
     # floats hardly repeat: a dictionary of them is made and thrown away
-    repeating = [one.name for one in table.schema if one.type != pa.float32() and one.name not in TOP_SCHEMA.names]
-    repeating += [f"{name}.list.element" for name in ("top_ids", "top_texts") if name in table.schema.names]
+    repeating = [one.name for one in table.schema if one.type != pa.float32()]
     options = {"compression": "zstd", "use_dictionary": repeating, "write_page_checksum": True}
     with written_beside(path) as beside:
         pq.write_table(table.replace_schema_metadata({_KEY: content}), beside, **options)

@@ -48,7 +48,6 @@ def write_token_table(
     batch_tokens: int | None = None,
     device: str = "auto",
     limit: int | None = None,
-    top: int = 0,
     overwrite: bool = False,
     on_progress: Progress | None = None,
     **rendering: Any,
@@ -61,7 +60,6 @@ def write_token_table(
         rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype.
-        top: so many of the most probable tokens beside each, in the columns top_ids, top_logprobs and top_texts.
         overwrite: begin again where the table is there with other inputs.
         on_progress: called with how many rows are done, and of how many.
         rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
@@ -83,7 +81,7 @@ def write_token_table(
     encoder, rendered = make_encoder(source, tokenizer, given, known)
     # what two starts must share to be about the same table
     inputs = _fingerprint(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
-    inputs |= {"schema": VERSION, "top": top, "dtype": dtype, "window": forward.WINDOW}
+    inputs |= {"schema": VERSION, "dtype": dtype, "window": forward.WINDOW}
     changed = _differences(out, inputs) if out.exists() else None
     if changed and not overwrite:
         problem = f"{out}: is there, made with other inputs ({changed})"
@@ -96,11 +94,11 @@ def write_token_table(
             raise UsageError(problem, field="max_length", value=rendered["max_length"], hint="raise it")
         if is_named:
             source = load_model(source, dtype=torch.float32 if device == "cpu" else "auto", device=device)
-        reader, on_rows = forward.Reader(source, top=top), on_progress or (lambda done, rows: None)
+        reader, on_rows = forward.Reader(source), on_progress or (lambda done, rows: None)
         size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
         columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
         on_rows(len(examples), len(examples))
-        table = _as_table(columns, examples, TokenTexts(encoder.tokenizer), top)
+        table = _as_table(columns, examples, TokenTexts(encoder.tokenizer))
         write_table(out, table, {**facts, "tokens": len(table)})
     metadata = read_metadata(out)
     cut, longest, positions = metadata["cut"], metadata["longest"], metadata["positions"]
@@ -185,7 +183,7 @@ def _facts(
     }
 
 
-def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: TokenTexts, top: int) -> pa.Table:
+def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: TokenTexts) -> pa.Table:
     """Return the statistics with the columns of which no model is needed."""
     lengths = [len(example.trained) for example in examples]
     ids = np.concatenate([example.labels for example in examples]).astype(np.int32)
@@ -201,9 +199,4 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
         "competitor_text": texts.take(columns["competitor_id"]),
         "category": np.concatenate([categorise(words[start:end].to_pylist()) for start, end in ends]),
     }
-    if top:
-        flat = {name: columns[name].ravel() for name in ("top_ids", "top_logprobs")}
-        offsets = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * top)
-        for name, values in {**flat, "top_texts": texts.take(flat["top_ids"])}.items():
-            columns[name] = pa.ListArray.from_arrays(offsets, pa.array(values))
     return as_arrow(columns)

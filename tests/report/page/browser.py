@@ -46,9 +46,8 @@ class Browser:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._address = f"http://127.0.0.1:{port}"
-        self._process = subprocess.Popen(
-            [str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=quiet, stderr=quiet)
         wanted = {
             "browserName": "chrome",
             "goog:chromeOptions": {"binary": CHROMIUM, "args": [*ARGUMENTS, f"--window-size={size[0]},{size[1]}"]},
@@ -65,15 +64,10 @@ class Browser:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Load a page anew; what was said and asked for before is forgotten."""
-        self.visit(page.resolve().as_uri() + fragment)
-
-    def visit(self, address: str) -> None:
-        """The same for any address."""
-        self._ask(
-            "POST", f"{self._session}/url", {"url": "about:blank"}
-        )  # or another fragment alone would load nothing
+        # from elsewhere, or another fragment alone would load nothing
+        self._ask("POST", f"{self._session}/url", {"url": "about:blank"})
         self.console(), self.requests()
-        self._ask("POST", f"{self._session}/url", {"url": address})
+        self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri() + fragment})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What the script returns; chromedriver is above the page's policy, the page's own script is not."""

@@ -174,21 +174,6 @@ def unpack(packed: str) -> np.ndarray:
     return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, "#rrggbb" or "rgb(r, g, b)", by WCAG: from 1 to 21."""
-    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-def luminance(colour: str) -> float:
-    """How light a colour is, from 0 to 1, by WCAG."""
-    parts = bytes.fromhex(colour[1:]) if colour[0] == "#" else map(int, re.findall(r"\d+", colour)[:3])
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (byte / 255 for byte in parts)
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
     """Open a page and wait for its tokens."""
     browser.open(page, "#" + fragment if fragment else "")

@@ -2,20 +2,23 @@
 
 import os
 import re
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.report.page.browser import Browser, wait
-from tests.report.page.pages import HOSTILE, HOSTILE_TEXTS, contrast, make_evaluated, make_telemetry, texts, view
+from tests.report.page.conftest import WRONG
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, make_telemetry, texts, view
+from tests.report.test_colours import contrast
 from tests.tokens.tiny import make_table
-from trimsft.objectives import TrimSFT, make_objective
+from trimsft.objectives import TrimSFT, display_name, make_objective
 from trimsft.report.page.build import write_report
 from trimsft.report.page.tokens import COMPUTED
 from trimsft.tokens.statistics import weights_of
-from trimsft.tokens.table import read_token_table
+from trimsft.tokens.table import SCHEMA, read_token_table
 
 MINUS = "\u2212"
 
@@ -23,6 +26,18 @@ MINUS = "\u2212"
 @pytest.fixture
 def opened(browser, page) -> Browser:
     return view(browser, page)
+
+
+# percent of the gradient by bin, from the bars of one colour; what explains the colours stands below them
+BARS = """
+const shares = new Array(48).fill(0);
+for (const bar of document.querySelectorAll(`#gradient rect.${arguments[0]}`)) {
+  const [x, y, height] = ["x", "y", "height"].map(name => Number(bar.getAttribute(name)));
+  if (y !== 180) shares[Math.floor((x - 8) / 8)] = height;
+}
+const sum = shares.reduce((a, b) => a + b);
+return shares.map(share => 100 * share / sum);
+"""
 
 
 def headline(browser: Browser) -> str:
@@ -69,19 +84,34 @@ def test_headline_and_shares_are_those_of_the_table_and_follow_the_handles(opene
     assert headline(opened) == f"{start} {wide:.0f} %." and opened.console() == []
 
 
-def test_the_script_weighs_as_the_objectives_do(browser, page, three) -> None:
-    script = resources.files("trimsft.report.page").joinpath("tokens.js").read_text(encoding="utf-8")
-    formulas = re.search(r"const gaussian.*?^};$", script, re.DOTALL | re.MULTILINE)[0]
-    table = read_token_table(three["Base"] / "tokens.parquet")
-    browser.open(page)
-    script = (
-        f"{formulas} const [name, gap, nll, of] = arguments; return gap.map((g, i) => FORMULAS[name](g, nll[i], of))"
-    )
-    for name in COMPUTED:
-        objective = make_objective(name)
-        weights = browser.run(script, name, table["gap"].tolist(), table["nll"].tolist(), vars(objective))
-        # float32 of torch: the exponent of the band may be as large as 100, and loses an ulp of that
-        np.testing.assert_allclose(weights, weights_of(objective, table), 100 * 2.0**-23, 2.0**-22, err_msg=name)
+def test_shares_and_bars_of_every_method_are_those_of_the_records(browser, tmp_path) -> None:
+    """Data weights count, too; p-threshold is weighed in Python, the others by the script."""
+    path = make_table(tmp_path / "t.parquet", WRONG * 40, gap=np.random.default_rng(0).normal(2, 4, 26 * 40))
+    content = pq.read_table(path)
+    data_weights = np.random.default_rng(1).uniform(0, 2, content.num_rows).astype(np.float32)
+    content = content.drop_columns("data_weight").append_column("data_weight", pa.array(data_weights))
+    pq.write_table(content.select(SCHEMA.names).replace_schema_metadata(content.schema.metadata), path)
+    table, names = read_token_table(path), ("sft", *COMPUTED[1:], "p-threshold")
+    made = write_report(tmp_path / "r.html", {"Base": path}, title="t", objectives=names)
+    view(browser, made)
+    data = Page(made.read_text(encoding="utf-8")).data["tokens"]
+    first = 14 * (np.arange(80) % 2) + 26 * (np.arange(80) // 2)
+    wrong = [first[place] + at for place, begin, end, *_ in data["wrong"] for at in range(begin, end + 1)]
+    edges = np.sinh(np.linspace(*np.arcsinh(data["range"]), 49))
+    edges[[0, -1]] = -np.inf, np.inf
+    for name in names[1:]:
+        label = display_name(name)
+        browser.run("document.querySelector(`#methods input[value='${arguments[0]}']`).click()", label)
+        masses = [weights_of(make_objective(one), table) * table["gradient_norm"] for one in ("sft", name)]
+        said = re.fullmatch(
+            r"80 of 120 .*SFT spends (.*?) of its gradient on them; .* spends (.*?)\.", headline(browser)
+        )
+        for words, mass in zip(said.groups(), masses, strict=True):
+            share = 100 * mass[wrong].sum() / mass.sum()
+            assert words == ("almost none" if share < 0.1 else f"{share:.1f} %" if share < 10 else f"{share:.0f} %")
+        for colour, mass in zip(("grey", "blue"), masses, strict=True):
+            shares = 100 * np.histogram(table["gap"], edges, weights=mass)[0] / mass.sum()
+            np.testing.assert_allclose(browser.run(BARS, colour), shares, atol=0.02)
 
 
 def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:
@@ -230,6 +260,23 @@ def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
     assert opened.text("card").startswith("“Step”")
 
 
+def test_handles_and_tokens_by_touch(opened) -> None:
+    opened.command("Emulation.setTouchEmulationEnabled", enabled=True)
+
+    def touch(selector: str, by: float = 0) -> None:
+        left, top, right, bottom = opened.box(selector)
+        x, y = (left + right) / 2, (top + bottom) / 2
+        for kind, at in (("touchStart", x), ("touchMove", x + by), ("touchEnd", None)):
+            points = [] if at is None else [{"x": at, "y": y}]
+            opened.command("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+    touch("[aria-label=margin]", by=-60)
+    wait(lambda: opened.text("setting-is") != "margin m 1.5, bandwidth τ 0.8")
+    assert float(opened.text("setting-is").split()[2].rstrip(",")) < 1 and "TrimSFT spends" in headline(opened)
+    touch(".t.bad")
+    wait(lambda: opened.text("card").startswith("“8”: the model gives it"))
+
+
 def test_tabs_by_keys_and_by_links(opened, page) -> None:
     shown = "return [...document.querySelectorAll('main > section')].filter(s => !s.hidden).map(s => s.id)"
     assert opened.run(shown) == ["tokens"]
@@ -309,7 +356,8 @@ def test_a_token_can_be_read_on_the_strongest_colour(browser, page) -> None:
         ink, ground = browser.run(
             "const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
             "const over = (...colours) => { for (const k of colours) { c.fillStyle = k; c.fillRect(0, 0, 1, 1) }"
-            "return `rgb(${[...c.getImageData(0, 0, 1, 1).data.slice(0, 3)].join(', ')})` };"
+            "const hex = (n) => n.toString(16).padStart(2, '0');"
+            "return '#' + [...c.getImageData(0, 0, 1, 1).data.slice(0, 3)].map(hex).join('') };"
             "const page = getComputedStyle(document.body).backgroundColor, t = document.querySelector('.t.bad');"
             "const s = getComputedStyle(t); return [over(page, s.color), over(page, s.backgroundColor)]"
         )
@@ -327,11 +375,17 @@ def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, tmp_path
     for tab in ("answers", "details"):
         browser.click(f"tab-{tab}")
     wait(lambda: browser.run("return document.documentElement.dataset.answers === 'ready'"))
-    browser.run("for (const line of document.querySelectorAll('.problem')) line.click()")
+    browser.run(
+        "const show = document.querySelectorAll('#pair select')[2]; show.value = 'all';"
+        "show.dispatchEvent(new Event('change'));"
+        "for (const line of document.querySelectorAll('.problem')) line.click()"
+    )
     assert browser.run("return window.attacked ?? null") is None and browser.run("return document.title") == HOSTILE[0]
     assert browser.run("return document.querySelectorAll('img, iframe, object, embed, base, link').length") == 0
     assert browser.run("return document.querySelectorAll('script:not([type])').length") == 1
     assert texts(browser, ".t")[0] == HOSTILE[0]
+    shown = browser.run("return document.body.textContent")
+    assert len(texts(browser, ".answer")) > 3 and not set(shown) & HIDDEN and "⟨U+202E⟩" in shown
     assert [address for address in browser.requests() if not address.startswith("blob:")] == [made.as_uri()]
     assert browser.console() == []
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trimsft.data.visible import visible
+from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.metrics import majority_curve, representatives
-from trimsft.evaluate.problems import Problem
 from trimsft.report.page.tokens import deflated
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
@@ -51,8 +51,8 @@ class Row(NamedTuple):
         before, after = self.outcomes[a], self.outcomes[b]
         if before is None or after is None:
             return True, 0.0
-        shares = [one.right / one.samples if one.samples else 0.0 for one in (before, after)]
-        return (shares[0], *before[2:]) == (shares[1], *after[2:]), -abs(shares[1] - shares[0])
+        was, now = (one.right / (one.samples or 1) for one in (before, after))
+        return (was, *before[2:]) == (now, *after[2:]), -abs(now - was)
 
 
 def answer_parts(runs: Sequence[Run]) -> dict[str, Any]:

@@ -55,11 +55,7 @@ def write_report(
     known = {run.label: run.table for run in read if run.table}
     tables = details.token_tables(known, tokens["model"], tokens["weighing"], band) if tokens else {}
     tables |= {**scores["tables"], **sweep_shown.get("tables", {})}
-    charts = {
-        "temperatures": details.temperature_charts(scores["rows"]),
-        "gaps": details.gap_charts(known),
-        "trainings": details.training_charts(courses),
-    }
+    charts = {"gaps": details.gap_charts(known), "trainings": details.training_charts(courses)}
     content = {"suspects": audits, "sweep": sweep_shown, "tokens": True, "scores": scores["tables"]}
     content |= {"answers": answers["data"], "details": True}
     data = {

@@ -80,13 +80,6 @@ def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict
     return charts
 
 
-def temperature_charts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the chart of right answers over the temperature, where several were measured."""
-    lines = {row["label"]: [point[:2] for point in row["curve"]] for row in rows if len(row["curve"]) > 2}
-    title = "Right answers in percent over the temperature (0: greedy)"
-    return [{"title": title, "x": "temperature", "lines": lines}] if lines else []
-
-
 def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
     """Return what the first training log says of the model in its first and its last steps."""
     for label, course in courses.items():
