@@ -31,8 +31,12 @@ AROUND = tuple(
     f"{RULES}Around,{rule}"
     for rule in ("floor=0.03,reach=0", "floor=0.03,reach=8", "floor=0.1,reach=8", "floor=0.03,reach=8,power=1")
 )
+RIVALS = (
+    *("saft,alpha=0.5", "saft,alpha=0.5,form=geometric", "saft,alpha=0.5,form=harmonic", "talr", "talr,floor=0.1"),
+    *("deft", "ranktuner", "idft", "p-threshold,low=0.1"),
+)
 EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
-SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "around": AROUND, "every": EVERY}
+SETS = {"main": MAIN, "floors": FLOORS, "tried": TRIED, "around": AROUND, "rivals": RIVALS, "every": EVERY}
 """What the names stand for that are sets of objectives."""
 
 

@@ -255,6 +255,7 @@ def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[
     with torch.no_grad():
         gold_logit_MK = logits_MKV.gather(2, gold_MK1).squeeze(2)
         best_other_MK, competitor_MK = logits_MKV.scatter(2, gold_MK1, -torch.inf).max(dim=2)
+        others_MKV = log_p_MKV.exp().scatter(2, gold_MK1, 0)
         stats = TokenStats(
             nll=nll_MK.detach(),
             gap=gold_logit_MK - best_other_MK,
@@ -262,6 +263,8 @@ def token_stats(model: StackedModel, hidden_MPH: Tensor, batch: Batch) -> tuple[
             competitor=competitor_MK,
             entropy=-(log_p_MKV.exp() * log_p_MKV).sum(dim=2),
             gold=gold_MK1.squeeze(2),
+            rank=1 + (logits_MKV > gold_logit_MK[..., None]).sum(dim=2),
+            gradient_norm=(others_MKV.square().sum(dim=2) + others_MKV.sum(dim=2).square()).sqrt(),
             position=places_MK % length,
             row=places_MK // length,
         )

@@ -25,7 +25,7 @@ from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
 from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
-from trimsft.objectives import DFT, EAFT, SFT, AutoTrim, TokenStats, TrimSFT
+from trimsft.objectives import DEFT, SFT, AutoTrim, RankTuner, TokenStats, TrimSFT
 
 VOCABULARY, EOS = 61, 1
 STEP = 2.0**-23  # of float32
@@ -100,7 +100,7 @@ def test_other_models_are_refused() -> None:
         Base.of(Qwen2ForCausalLM(Qwen2Config(**SIZES, num_hidden_layers=1)))
 
 
-OBJECTIVES = [SFT(), DFT(), TrimSFT(), EAFT(), AutoTrim(), TALRBatch()]
+OBJECTIVES = [SFT(), DEFT(), TrimSFT(), RankTuner(), AutoTrim(), TALRBatch()]
 
 
 @pytest.mark.parametrize(("model", "fused"), [("llama", False), ("llama", True), ("gemma", True)], indirect=["model"])

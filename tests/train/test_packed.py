@@ -37,7 +37,7 @@ from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train import TrimSFTTrainer, batches, patch
 from trimsft.train.batches import PackedRows, is_causal, looks_left, with_mask_if_needed
-from trimsft.train.packed import labels_between, with_others_changed
+from trimsft.train.packed import both_ways
 
 PACKED: dict[str, dict[str, Any]] = {
     "packing": {"packing": True, "max_length": 45},
@@ -141,33 +141,17 @@ def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(make, field, tmp_p
 # the trial itself --------------------------------------------------------------------------------------------------
 
 
-def test_texts_beside_those_compared_are_changed_and_the_first_is_moved() -> None:
+def test_each_text_that_follows_another_is_compared_with_itself_alone() -> None:
+    none = IGNORED
     batch = {
         "input_ids": torch.tensor([[11, 12, 13, 21, 22, 31], [14, 15, 23, 24, 25, 0]]),
         "position_ids": torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 0, 1, 2, 0]]),
     }
-    none = IGNORED
-    batch["labels"] = labels_between(batch)
-    assert batch["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
-    moved = with_others_changed(batch)
-    assert moved["input_ids"].tolist() == [[21, 22, 14, 0, 25, 24], [23, 24, 25, 11, 31, 22]]
-    assert moved["labels"].tolist() == [[none, 22, none, none, none, none], [none, 24, 25, none, none, none]]
-    assert moved["position_ids"].tolist() == [[0, 1, 0, 0, 1, 2], [0, 1, 2, 0, 0, 1]]
-
-
-def test_kernels_are_told_where_moved_texts_begin() -> None:
-    """As TRL's collator would have told them."""
-    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
-    texts = [[11, 12, 13], [21, 22], [31, 32, 33, 34]]
-    batch = collator([{"input_ids": text} for text in texts])
-    expected = collator([{"input_ids": text} for text in (texts[1], [21, 13, 12, 11], [34, 33, 32])])
-    moved = with_others_changed(batch)
-    assert moved.keys() == expected.keys()
-    for name, value in expected.items():
-        if name == "labels":  # of the others, as they were
-            value = torch.cat([batch[name][:, 3:], batch[name][:, :3]], dim=1)
-        assert torch.equal(torch.as_tensor(moved[name]), torch.as_tensor(value)), name
-        assert getattr(moved[name], "dtype", int) == getattr(value, "dtype", int)
+    together, alone = both_ways(batch)
+    assert together["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
+    assert alone["labels"].tolist() == [[21, 22, none], [23, 24, 25]]
+    assert alone["input_ids"].tolist() == [[21, 22, 0], [23, 24, 25]]
+    assert alone["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]

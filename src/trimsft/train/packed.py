@@ -2,8 +2,7 @@
 
 With `packing` or `padding_free` only positions say where a text ends. A model that does not look there, or whose layers
 carry a state from token to token, is trained on texts that see the ones before them, and nothing shows it. So it is
-tried with the first batch: the first text of each row is moved to its end, every other one gets other tokens, and the
-log-likelihoods of the texts between must not change.
+tried with the first batch: log-likelihoods in the row and in a row of their own must be the same.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import torch
 from accelerate.utils import DynamoBackend
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.data.encode import TOKEN_WEIGHTS
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.train.batches import MASK, POSITIONS, PackedRows, WeightedRows, learns_prompt, splits_rows
+from trimsft.train.batches import MASK, POSITIONS, TOKEN_COLUMNS, PackedRows, WeightedRows, learns_prompt, splits_rows
 from trimsft.train.patching import inside_peft
 
 BEGINNING = 16
@@ -69,8 +68,9 @@ class PackedTexts:
         is_packed = POSITIONS in batch and MASK not in batch and (args.packing or args.padding_free)
         if self.are_apart or not is_packed or splits_rows(trainer.accelerator):
             return
+        together, alone = both_ways(batch)
         # of all ranks, so that all of them go on alike
-        if sum_over_ranks((labels_between(batch) != IGNORED).sum().float(), "sum") < 2:
+        if sum_over_ranks((together["labels"] != IGNORED).sum().float(), "sum") < 2:
             return
         compiles = trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
         eager = torch.compiler.set_stance("force_eager") if compiles else nullcontext()  # nothing is compiled for this
@@ -78,7 +78,7 @@ class PackedTexts:
         model.eval()  # without dropout
         try:
             with torch.no_grad(), eager:
-                change = sum_over_ranks(change_between(model, batch).float(), "sum")
+                change = sum_over_ranks(change_between(model, together, alone).float(), "sum")
         finally:
             for module in training:
                 module.training = True
@@ -95,57 +95,36 @@ class PackedTexts:
         return UsageError(problem, field=field, value=True, hint="turn it off")
 
 
-def labels_between(batch: Mapping[str, Any]) -> Tensor:
-    """Return the second text of each row, the fourth and so on, each to be predicted from its own first token on."""
-    is_between = _numbers(batch) % 2 == 0
-    return torch.where(is_between & (batch[POSITIONS] > 0), batch["input_ids"], IGNORED)
+def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return packed rows with the labels of texts that follow another, and a batch with each of these texts in a row.
+
+    The labels have the same order in both. Of the longest texts as many are taken as need no more room than they had.
+    """
+    starts = batch[POSITIONS] == 0  # padding has texts of one token
+    numbers = (starts.flatten().cumsum(0) - 1).view_as(starts)
+    lengths = torch.bincount(numbers.flatten())
+    lengths[numbers[:, 0]] = 0  # nothing comes before the first text of a row
+    room = min(len(lengths), numbers.numel() // max(1, int(lengths.max())))
+    texts = lengths.topk(room).indices.sort().values
+    texts = texts[lengths[texts] > 1]
+    is_compared = torch.isin(numbers, texts) & ~starts
+    together = {name: value for name, value in batch.items() if name not in TOKEN_COLUMNS}
+    together["labels"] = torch.where(is_compared, batch["input_ids"], IGNORED)
+    rows = [batch["input_ids"][numbers == text] for text in texts] or [batch["input_ids"][0, :1]]
+    labels = pad_sequence(rows, batch_first=True, padding_value=IGNORED)
+    mask = labels != IGNORED
+    alone = {"input_ids": labels.where(mask, 0), MASK: mask.long(), "labels": labels, "use_cache": False}
+    return together, alone
 
 
-def with_others_changed(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first text of each row at its end; it, the third and so on with tokens from elsewhere in the batch."""
-    ids, numbers = batch["input_ids"], _numbers(batch)
-    changed = {**batch, "input_ids": torch.where(numbers % 2 == 0, ids, ids.flatten().flip(0).view_as(ids))}
-    order = (numbers == 1).long().argsort(dim=-1, stable=True)
-    moved = {name: changed[name].gather(-1, order) for name in ("input_ids", "labels", POSITIONS)}
-    return {**batch, **moved, **_borders(batch, moved)}
-
-
-def _numbers(batch: Mapping[str, Any]) -> Tensor:
-    """Return which text of its row a token is of, from 1 on."""
-    return _text_starts(batch).cumsum(dim=-1)
-
-
-def _borders(batch: Mapping[str, Any], moved: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return where texts begin, as TRL says it to kernels that read no positions: of one row, if the batch has it."""
-    if "cu_seq_lens_q" not in batch:
-        return {}
-    starts = _text_starts(moved)
-    places = starts.flatten().nonzero().flatten()
-    ends = nn.functional.pad(places[1:], (0, 1), value=starts.shape[-1])
-    lengths = nn.functional.pad(ends, (1, 0)).to(batch["cu_seq_lens_q"])
-    numbers = (starts.cumsum(dim=-1) - 1).to(batch["seq_idx"])
-    return {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths, "seq_idx": numbers}
-
-
-def _text_starts(batch: Mapping[str, Any]) -> Tensor:
-    """Return where a text begins; padding has texts of one token."""
-    return batch[POSITIONS] == 0  # type: ignore[no-any-return]
-
-
-def change_between(model: Any, batch: Mapping[str, Any]) -> Tensor:
-    """Return what `relative` takes, of every second text, when those beside it are changed."""
-    batch = {name: value for name, value in batch.items() if name != TOKEN_WEIGHTS} | {"labels": labels_between(batch)}
-    nll, other = _nll(model, batch), _nll(model, with_others_changed(batch))
-    begins = (batch[POSITIONS][batch["labels"] != IGNORED] <= BEGINNING).to(nll.device)
+def change_between(model: Any, together: Mapping[str, Any], alone: Mapping[str, Any]) -> Tensor:
+    """Return the sums that `relative` takes, of the labels of the same texts in two batches."""
+    inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
+    nll, other = inner(**together).tokens.nll, inner(**alone).tokens.nll
+    begins = (together[POSITIONS][together["labels"] != IGNORED] <= BEGINNING).to(nll.device)
     moved, one = (nll - other).abs(), torch.ones_like(nll)
     sums = (moved, one, moved * begins, one * begins, nll, nll.square())
     return torch.stack([each.sum() for each in sums])
-
-
-def _nll(model: Any, batch: Mapping[str, Any]) -> Tensor:
-    """Return the nll of the labels, in the order of their texts, which is the same in both batches."""
-    inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
-    return inner(**batch).tokens.nll  # type: ignore[no-any-return]
 
 
 def relative(change: Tensor) -> float:
