@@ -95,15 +95,11 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(entries, list | tuple):
             raise TypeError
         return tuple(_converted(name, one, inner[0]) for one in entries)
-    if kind is Path and isinstance(value, str | Path) and value:
-        return check_path(name, value)
-    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (_NUMBERS.get(kind, kind), Path)):
+    if kind in (str, Path) and isinstance(value, str | Path) and (value or kind is str):
+        return str(value) if kind is str else check_path(name, value)
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, _NUMBERS.get(kind, kind)):
         raise TypeError
-    if isinstance(value, Path):
-        if kind is not str:
-            raise TypeError
-        return str(value)
-    return value
+    return value if isinstance(value, int | float | None) else kind(value)
 
 
 def _check_bounds(name: str, value: Any, known: Option) -> None:

@@ -94,7 +94,7 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
         ({"extra": ("a", 5)}, r"extra: must be a list of a path, got \("),
         ({"limit": "many"}, "limit: must be a whole number, got 'many'"),
         ({"limit": True}, "limit: must be a whole number, got True"),
-        ({"engine": None}, "engine: must be text, got None"),
+        ({"limit": np.int64(0)}, "limit: must be at least 1, got 0"),
         ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
     ],
 )

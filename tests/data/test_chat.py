@@ -79,7 +79,6 @@ FORMS = {
     "objects": chats(),
     "strings": chats(json.dumps),
     "both": chats(lambda value: json.dumps(value) if "city" in value else value),
-    "same keys": chats(**PADDED),
     "same keys, both": chats(lambda value: json.dumps(value) if "city" in value else value, **PADDED),
     "tools as text": [{**row, "tools": json.dumps(row["tools"]) if "tools" in row else None} for row in chats()],
     "prompt and completion": [cut(row) for row in chats()[:4]],

@@ -69,6 +69,7 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
         ("answer=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
         ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
         ("/frac/=0.25", {"frac": 0.25}),
+        (r"/<\/think>/=3", {"</think>": 3}),
         ("thinking=0", {"<think>so 4</think>": 0}),
         ("last_line=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
         ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),

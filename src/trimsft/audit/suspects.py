@@ -102,7 +102,7 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            **{name: getattr(rendering, name) for name in of_form},
+            **{name: getattr(rendering, name) for name in ("weights", *of_form)},
             **({"use_cpu": True, "bf16": False} if settings.device == "cpu" else {}),
         )
 

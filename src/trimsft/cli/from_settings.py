@@ -43,9 +43,8 @@ def command_of(
 
         def call(*, as_json: bool, quiet: bool = False, help_all: bool = False, **given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
             with ending(flag_names(kind), resumes=bool(resumes), quiet=quiet):
-                output = run(kind(**values), **extra)
+                output = run(kind(**given), **extra)
             if output is not None:
                 print_output(output, as_json)
 
