@@ -24,7 +24,7 @@ PYTHON = {
     "objectives": Room(680, 800),
     "head": Room(1872, 1900),
     "data": Room(2242, 1900),
-    "train": Room(2835, 2500),
+    "train": Room(2838, 2500),
     "evaluate": Room(3540, 2900),
     "grading": Room(2564, 2400),
     "tokens": Room(1445, 1300),

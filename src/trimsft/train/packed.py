@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.data.encode import TOKEN_ROLES
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train.batches import MASK, POSITIONS, TOKEN_COLUMNS, PackedRows, WeightedRows, learns_prompt, splits_rows
@@ -114,6 +115,8 @@ def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     labels = pad_sequence(rows, batch_first=True, padding_value=IGNORED)
     mask = labels != IGNORED
     alone = {"input_ids": labels.where(mask, 0), MASK: mask.long(), "labels": labels, "use_cache": False}
+    if TOKEN_ROLES in batch:  # an objective may need them, which has no part in this
+        together[TOKEN_ROLES], alone[TOKEN_ROLES] = batch[TOKEN_ROLES], torch.zeros_like(labels)
     return together, alone
 
 
