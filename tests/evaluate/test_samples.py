@@ -62,6 +62,18 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
     assert target.read_text() == "kept"
 
 
+@pytest.mark.parametrize("place", ["run/eval", "run/eval/mine"])
+def test_a_folder_of_a_run_may_be_no_link(tmp_path: Path, place: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).symlink_to(target)
+    match = f"^{tmp_path / place}: is a link, which is not written through"
+    with pytest.raises(RunError, match=match), SampleRecord(tmp_path / "run/eval/mine").lock():
+        pass
+    assert not any(target.iterdir())
+
+
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     keys = SETTINGS.keys(PROBLEMS)
     assert [key[:2] for key in keys] == [("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]

@@ -1,16 +1,20 @@
 """The server engine against a stand-in."""
 
+import contextlib
+import gzip
 import json
 import signal
 import socket
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
+from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling, server_engine
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
 from .test_engines import complete, make_requests
@@ -28,6 +32,7 @@ class StandIn(ThreadingHTTPServer):
         self.answer: Answer = echo
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
+        self.drip = 0.0  # seconds before each byte of an answer
         self.models: Any = {"data": [{"id": name, "owned_by": owner} for name in models]}
 
     @property
@@ -50,9 +55,15 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: Any) -> None:
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
+        if data.startswith(b"\x1f\x8b"):
+            self.send_header("Content-Encoding", "gzip, gzip")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(OSError):  # whoever asked has left
+            for byte in data if self.server.drip and self.command == "POST" else ():
+                time.sleep(self.server.drip)
+                self.wfile.write(bytes([byte]))
+            self.wfile.write(data)
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -160,6 +171,36 @@ def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int
     server.shutdown()
     server.server_close()
     assert "ConnectError" in (complete(engine, [request])[0].error or "")
+
+
+def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
+    """A few hundred bytes of gzip in gzip would be gigabytes, in one piece that no limit of time can interrupt."""
+    server = serve()
+    engine = ServerEngine(server.address, "m", retries=0, timeout=5.0)
+    bomb = gzip.compress(gzip.compress(bytes(2**28)))
+    server.answer, server.models = lambda body: (200, bomb), bomb
+    tracemalloc.start()
+    try:
+        (completion,) = complete(engine, make_requests(samples=0)[:1])
+        with pytest.raises(EngineError, match=r"nothing answers at .* \(it is encoded \('gzip, gzip'\)"):
+            ServerEngine(server.address, "m")
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    assert "it is encoded ('gzip, gzip'), which was not asked for" in (completion.error or "")
+    assert server.headers[-1]["accept-encoding"] == "identity"
+
+
+def test_an_answer_may_neither_drip_nor_flood(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    server.answer = lambda body: (200, b" " * 2_000)
+    monkeypatch.setattr(server_engine, "LARGEST_REPLY", 1_000)
+    engine = ServerEngine(server.address, "m", retries=0, timeout=0.3)
+    (completion,) = complete(engine, make_requests(samples=0)[:1])
+    assert completion.error == "DecodingError: an answer of more than 1,000 bytes"
+    server.answer, server.drip = echo, 0.05  # of some 100 bytes
+    (completion,) = complete(engine, make_requests(samples=0)[:1])
+    assert completion.error == "ReadTimeout: no whole answer within 0.3 s"
 
 
 @pytest.mark.parametrize(

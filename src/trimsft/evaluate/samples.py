@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.metrics import GREEDY
-from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, write_whole
+from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, refuse_links, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 MAY_GROW = ("samples", "greedy", "temperatures", "temperature_samples")
@@ -112,6 +112,7 @@ class SampleRecord:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
+        refuse_links(self.folder.parent)  # of a run from elsewhere
         with RunDirectory(self.folder).lock():
             self._known = None  # until now another process may have written
             yield

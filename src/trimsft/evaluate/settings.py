@@ -54,7 +54,7 @@ class EvalSettings(Sampling):
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
     )
-    timeout: float | None = option(None, help="Seconds that a server may be silent (default: 600).", above=0)
+    timeout: float | None = option(None, help="Seconds that an answer of a server may take (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
     samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
     greedy: bool = option(

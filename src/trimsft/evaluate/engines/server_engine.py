@@ -22,6 +22,7 @@ from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.runs.parsing import parse_json
 
 LONGEST_PAUSE = 30.0
+LARGEST_REPLY = 32 * 2**20  # bytes
 _KEY = "OPENAI_API_KEY"
 _FREE = "Write forty random words, each on a line of its own."
 """A model that samples does not answer this twice in the same way."""
@@ -43,22 +44,23 @@ class ServerEngine:
         retries: int = 5,
         pause: float = 1.0,
     ) -> None:
-        """`timeout`: seconds of silence; `tokenizer`: the model's, to make prompts here as the other engines do."""
+        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
         import httpx
 
         self.address, self.model, self.tokenizer = read_address(address), model, tokenizer
-        self._concurrency, self._retries, self._pause = concurrency, retries, pause
+        self._concurrency, self._timeout, self._retries, self._pause = concurrency, timeout, retries, pause
         self._key = os.environ.get(_KEY)
+        headers = {"Accept-Encoding": "identity"}
         host = urlsplit(self.address).hostname or ""
         self._client = httpx.Client(
             base_url=self.address,
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            headers=headers | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             timeout=httpx.Timeout(timeout, connect=10.0),
             limits=httpx.Limits(max_connections=None),
             trust_env=host not in ("localhost", "::1") and not host.startswith("127."),  # no proxy reaches those
         )
         try:
-            listed = parse_json(self._client.get("/v1/models").content)["data"]
+            listed = parse_json(self._exchange("GET", "/v1/models")[1])["data"]
             owners, names = ([visible(entry.get(name)) for entry in listed] for name in ("owned_by", "id"))
         except httpx.RequestError as error:
             problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
@@ -129,20 +131,37 @@ class ServerEngine:
         for attempt in range(self._retries + 1):
             time.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
             try:
-                reply = self._client.post(path, json=body)
+                status, content = self._exchange("POST", path, body)
             except httpx.RequestError as failure:
                 error = f"{type(failure).__name__}: {one_line(failure)}"
                 continue
-            if reply.status_code == 200:
-                return read_completion(index, reply.content, request.sampling)
-            said = reply.content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
-            error = f"status {reply.status_code}: {' '.join(visible(said).split())[:300]}"
-            if reply.status_code in (401, 403, 404):
+            if status == 200:
+                return read_completion(index, content, request.sampling)
+            said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
+            error = f"status {status}: {' '.join(visible(said).split())[:300]}"
+            if status in (401, 403, 404):
                 hint = f"does it know the model {self.model!r}, and the key in the environment variable {_KEY}?"
                 raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)
-            if reply.status_code != 429 and reply.status_code < 500:
+            if status != 429 and status < 500:
                 break
         return _failed(index, error)
+
+    def _exchange(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""
+        import httpx
+
+        deadline, content = time.monotonic() + self._timeout, bytearray()
+        with self._client.stream(method, path, json=body) as reply:
+            if (encoding := reply.headers.get("Content-Encoding", "identity")) != "identity":
+                # to unpack it could take any time and memory, in one piece
+                raise httpx.DecodingError(f"it is encoded ({encoding[:40]!r}), which was not asked for")
+            for chunk in reply.iter_raw():
+                content += chunk
+                if len(content) > LARGEST_REPLY:
+                    raise httpx.DecodingError(f"an answer of more than {LARGEST_REPLY:,} bytes")
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"no whole answer within {self._timeout:g} s")
+            return reply.status_code, bytes(content)
 
     def _question(self, request: Request) -> tuple[str, dict[str, Any]]:
         """Return where to ask, and the body of the request."""
