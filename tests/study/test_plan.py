@@ -58,8 +58,12 @@ def test_the_commands_print_a_plan(tmp_path: Path) -> None:
     plan = json.loads(CliRunner().invoke(cli.app, [*words, *gpus, "--json"]).stdout)
     hours = sum(cell["gpu_hours"] for cell in plan["cells"])
     assert plan["studies"] == ["main"] and plan["gpu_hours"] == pytest.approx(hours)
-    sweep = ["sweep", "--grid", "margin=0,1", "--no-baseline", "--out", str(tmp_path / "out"), "--dry-run"]
+    sweep = ["sweep", "--grid", "margin=0,1", "--no-baseline", "--model", "mine=lab", "--dry-run"]
+    sweep += ["--out", str(tmp_path / "out")]
     assert CliRunner().invoke(cli.app, sweep).stdout.endswith("2 cells to run, 0 done\n")
+    missing = json.loads(CliRunner().invoke(cli.app, [*sweep, "--json"]).stdout)["cells"]
+    names = [f"mine/trim-margin{margin}-bandwidth0.8/seed0" for margin in (0, 1)]
+    assert [(cell["name"], cell["gpu_hours"]) for cell in missing] == [(name, None) for name in names]
     refused = CliRunner().invoke(cli.app, [*words, "--gpus", "2xA6000"])
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1) and "--dry-run" in refused.stderr
     assert not (tmp_path / "out").exists()

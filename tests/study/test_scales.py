@@ -125,7 +125,6 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
         ({"models": ("a b=x",)}, "models: must be a name of letters, digits and . _ + -, got 'a b'"),
         ({"fields": ("margin=2",)}, "fields: 'margin' is what a study compares"),
         ({"fields": ("learning_rate",)}, "fields: must be NAME=VALUE, such as learning_rate=1e-4, got 'learning_rate'"),
-        ({"benchmark_data": "nowhere"}, "benchmark_data: no such folder, got 'nowhere'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import sweep_output
@@ -104,12 +102,6 @@ def values(text):
     return of_field
 
 
-@given(st.integers(-50, 50), st.integers(1, 30), st.integers(1, 40))
-def test_a_range_of_tenths_is_what_one_would_write(start, step, count):
-    text = f"margin={start / 10}:{(start + step * count) / 10}:{step / 10}"
-    assert values(text) == tuple(float(f"{(start + step * n) / 10:.1f}") for n in range(count + 1))
-
-
 def test_words_become_values():
     assert values("bandwidth=0.5,1, 2") == (0.5, 1, 2)
     assert [type(value) for value in values("max_steps=10,20")] == [int, int]
@@ -131,14 +123,9 @@ def test_an_objective_that_does_not_take_a_field_is_made_once():
     ("grids", "message"),
     [
         (["margn=1"], "no such field; did you mean margin?"),
-        (["margin"], "must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2, got 'margin'"),
-        (["margin=wide"], "--margin: invalid float value: 'wide'"),
+        (["margin"], "must be FIELD=VALUES, such as bandwidth=0.5,1,2, got 'margin'"),
         (["margin=1,1.0"], "margin or a value of it is there twice"),
-        (["margin=0:6"], "a range is START:STOP:STEP"),
-        (["margin=6:0:1"], "STOP not below START"),
-        (["margin=0:nan:1"], "a range is"),
-        (["margin=0:1e9:0.1"], "of at most 1000 values, got 'margin=0:1e9:0.1'"),
-        (["max_steps=0:1:0.5"], "max_steps: "),
+        (["margin=0:6:1"], "--margin: invalid float value: '0:6:1'"),
         (["lr_scheduler_type=cosin"], "cosin is not a valid SchedulerType"),
         (["seed=0,1"], "'seed' is not for a grid; --seeds, --model,"),
         (["hub-token=hf_x"], "'hub_token' is a secret, which a study writes down; set HF_TOKEN in the environment"),

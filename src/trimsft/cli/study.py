@@ -123,7 +123,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
 
     \b
     Examples:
-      trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3
+      trimsft sweep --grid margin=0,2,4,6 --grid bandwidth=0.5,1,2 --seeds 3
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
     if dry_run:

@@ -69,7 +69,8 @@ class Cell:
     @property
     def shown_fields(self) -> list[tuple[str, Any]]:
         """Return the fields as names and labels have them: those of the objective first."""
-        return sorted(self.fields, key=lambda field: field_rank(field[0]))
+        own = [entry for name in PARAMETERS for entry in self.fields if entry[0] == name]
+        return [*own, *self.shared_fields]
 
     @property
     def folder_name(self) -> str:
@@ -152,11 +153,6 @@ def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
     if secret := next((name for name in names if is_secret(name)), None):
         problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
         raise UsageError(problem, field=field, hint=hint)
-
-
-def field_rank(name: str) -> tuple[int, str]:
-    """Return the order of a field: those of objectives first."""
-    return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
 
 
 def _path_text(value: Any) -> str:

@@ -120,11 +120,6 @@ class StudyFolder:
     def is_evaluated(self, cell: Cell, benchmarks: Sequence[str]) -> bool:
         return set(benchmarks) <= set(RunDirectory(self.run(cell)).evaluations())
 
-    def has_dropped_weights(self, cell: Cell) -> bool:
-        """Return whether the weights were deleted once everything was measured."""
-        run = RunDirectory(self.run(cell))
-        return run.is_run() and run.read_manifest().get("weights") == "dropped"
-
     def progress(self, cell: Cell, step: str, scale: Scale) -> tuple[str, int, int]:
         """Return stage, count and total (0 where it is not known) of a step under way, by the lines in its files."""
         run = RunDirectory(self.run(cell))

@@ -124,7 +124,7 @@ def contradictions(labels: Sequence[str]) -> list[str]:
 # ---- tokens
 
 
-def weights(table: TokenTable, about: str) -> Records:
+def weights(table: TokenTable, who: str) -> Records:
     """High-Weight and R_eff over the paper's grid."""
     theirs = {row.setting: row for row in paper.rows("weight_diagnostics")}
     one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
@@ -138,11 +138,11 @@ def weights(table: TokenTable, about: str) -> Records:
         row |= beside("high_weight", of_setting["high_weight_percent"], theirs[setting].high_weight_percent)
         rows.append(row | beside("r_eff", of_setting["r_eff"], theirs[setting].effective_ratio))
     digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
-    notes = _notes("weight_diagnostics", about)
+    notes = _notes("weight_diagnostics", table, who)
     return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
 
 
-def masses(table: TokenTable, about: str) -> Records:
+def masses(table: TokenTable, who: str) -> Records:
     """Gradient mass by region for TrimSFT and its halves."""
     theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
     rows: list[Row] = []
@@ -151,11 +151,11 @@ def masses(table: TokenTable, about: str) -> Records:
         for region in REGIONS:
             row |= beside(region, ours[region], getattr(theirs[setting, objective], region))
         rows.append(row)
-    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", about)
+    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", table, who)
     return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
 
 
-def categories(table: TokenTable, about: str) -> Records:
+def categories(table: TokenTable, who: str) -> Records:
     """Token categories at the paper's setting."""
     theirs = {row.category: row for row in paper.rows("token_categories")}
     rows: list[Row] = []
@@ -170,15 +170,17 @@ def categories(table: TokenTable, about: str) -> Records:
         "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
         "how it tells categories apart; ours are described in docs/analysis.md, and count whole LaTeX commands and "
         "brackets as symbols.",
-        *_notes("token_categories", about),
+        *_notes("token_categories", table, who),
     ]
     return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
 
 
-def _notes(table: str, about: str) -> list[str]:
+def _notes(name: str, table: TokenTable, who: str) -> list[str]:
+    examples = table.metadata.get("data", {}).get("rows", "unknown")
+    ours = f"Ours: {who}, {len(table):,} tokens of {examples} examples."
     return [
-        f"Ours: {about} In square brackets: 95 % intervals over examples.",
-        f"Paper: {paper.label(table)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
+        f"{ours} In square brackets: 95 % intervals over examples.",
+        f"Paper: {paper.label(name)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
     ]
 
 
@@ -343,7 +345,5 @@ def write_paper_tables(analysis: Analysis) -> None:
     """Write the paper's tables of tokens for the first run of a report that has some, the paper's numbers beside."""
     if analysis.tables:
         label, table = next(iter(analysis.tables.items()))
-        examples = table.metadata.get("data", {}).get("rows", "unknown")
         model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
-        about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
-        analysis.write(*(make(table, about) for make in (weights, masses, categories)))
+        analysis.write(*(make(table, f"{label} ({model})") for make in (weights, masses, categories)))

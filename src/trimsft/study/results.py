@@ -56,10 +56,6 @@ class Summary:
         runs = self.runs.values()
         return tuple(float(np.mean([run[name].values(metric).mean() for name in benchmarks])) for run in runs)
 
-    def by_problem(self, metric: str, benchmark: str) -> Array:
-        """Return [problems, seeds]."""
-        return np.stack([run[benchmark].values(metric) for run in self.runs.values()], axis=1)
-
     def interval(self, metric: str, *benchmarks: str) -> Interval:
         """Return the mean over these benchmarks (by default all) and over the seeds."""
         runs = [[run[name] for name in benchmarks or self.benchmarks] for run in self.runs.values()]

@@ -274,8 +274,6 @@ class ScaleOptions:
         if self.rows is not None and not scale.is_lab:
             problem = f"is for the lab's task, and scale {scale.name!r} trains on other data"
             raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
-        if self.benchmark_data is not None and not Path(self.benchmark_data).is_dir():
-            raise UsageError("no such folder", field="benchmark_data", value=self.benchmark_data)
         simple = ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
         changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
         if self.data is not None:

@@ -161,11 +161,11 @@ class Job:
     def _model(self, cell: Cell) -> str:
         if cell.is_base:
             return model_path(self.scale.at(cell.model))
-        path = self.folder.run(cell)
-        if self.folder.has_dropped_weights(cell):
-            hint = f"to measure more, remove {path} and run it again with --keep-weights"
+        run = RunDirectory(self.folder.run(cell))
+        if run.is_run() and run.read_manifest().get("weights") == "dropped":
+            hint = f"to measure more, remove {run.path} and run it again with --keep-weights"
             raise UsageError("its weights were deleted once it was measured", hint=hint)
-        return str(path)
+        return str(run.path)
 
     def _drop_weights(self, cell: Cell) -> None:
         run = RunDirectory(self.folder.run(cell))

@@ -138,9 +138,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
     model = next(iter(tables)).model
     makers = {"weights": paper.weights, "gradient-mass": paper.masses, "categories": paper.categories}
     if study.name in makers:
-        table = by_objective[BASE]
-        examples = table.metadata.get("data", {}).get("rows", "unknown")
-        records = makers[study.name](table, f"{model}, {len(table):,} tokens of {examples} examples.")
+        records = makers[study.name](by_objective[BASE], model)
     else:
         band = dict(zip(("margin", "bandwidth"), paper.DEFAULT_BAND, strict=True))
         records = confidences({method_name(name): table for name, table in by_objective.items()}, band)
@@ -187,10 +185,8 @@ def _first(names: Sequence[str], most: int = 3) -> str:
 def unanswered_note(summaries: Summaries) -> list[str]:
     """Name settings whose samples often end without an answer: what they lack is the format, or an end."""
     shares = {key: summary.interval("no_answer").value for key, summary in summaries.items()}
-    many, labels = (
-        sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one]),
-        labels_of(shares),
-    )
+    labels = labels_of(shares)
+    many = sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one])
     named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
 
@@ -224,9 +220,9 @@ def write_json(path: Path, record: Any) -> Path:
     return write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
 
 
-def write_flat(path: Path, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> Path:
-    """Write a CSV of all columns that any row has; those in `first` come first."""
-    names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
+def write_flat(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write a CSV of all columns that any row has."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
     return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
 
 
