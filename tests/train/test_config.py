@@ -29,7 +29,6 @@ def config(**settings: Any) -> TrimSFTConfig:
         ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a finite number, got nan"),
         ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
-        ({"torch_compile_mode": "reduce-overhead", "global_batch": 16}, "CUDA graphs, which cannot accumulate"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
         ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),

@@ -111,10 +111,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.make_objective()
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-        if self.torch_compile_mode in ("reduce-overhead", "max-autotune") and self.gradient_accumulation_steps > 1:
-            # the next micro-batch writes over the memory of a CUDA graph, in which gradients are summed
-            problem = "makes CUDA graphs, which cannot accumulate gradients"
-            raise UsageError(problem, field="torch_compile_mode", hint="set gradient_accumulation_steps=1")
 
     def _choose_precision(self) -> None:
         """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
