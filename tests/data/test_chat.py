@@ -136,6 +136,9 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     encoder = TrlEncoder(tokenizer, "assistant" if only else "all")
     measured = [encoder.encode(row) for row in plain_rows(rows)]
     assert [(ids, np.where(weights > 0, ids, -100).tolist()) for ids, weights in measured] == wanted
+    calls = [tokenizer.decode(ids) for ids, _ in measured]  # none has the arguments of another row's tool
+    assert (form == "strings") != ('{"name": "add", "arguments": {"a": 1, "b": 2}}' in calls[0])
+    assert "null" not in calls[0] + calls[2] and "null" in calls[1]
     # the command makes the same tokens itself
     given, _ = load_training_data(DataConfig(dataset_name=path, train_on=encoder.train_on), tokenizer, with_eval=False)
     assert given.column_names == ["input_ids", "labels"]

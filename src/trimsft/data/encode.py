@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, columns_of, find_form, is_nothing
 from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
@@ -286,11 +286,6 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = 
     template = choose_template(config.template, tokenizer, config.system_prompt)
     rules = parse_weights(config.weights)
     return tokenise(rows, Encoder(tokenizer, rules=rules, with_roles=with_roles, template=template), "data")
-
-
-def columns_of(rows: Any) -> list[str]:
-    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
-    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
 
 
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
