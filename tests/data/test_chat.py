@@ -132,6 +132,9 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     config = DataConfig(dataset_name=path)
     rows = load_rows(config)
     assert labels_of(rows, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
+    if form == "sharegpt":  # a dataset made in Python
+        given = Dataset.from_list(FORMS[form], on_mixed_types="use_json")
+        assert labels_of(given, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
     tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
     encoder = TrlEncoder(tokenizer, "assistant" if only else "all")
     measured = [encoder.encode(row) for row in plain_rows(rows)]
