@@ -318,6 +318,10 @@ def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, 
     with caplog.at_level(logging.INFO, logger="trimsft"):
         trainer_of(rows, tmp_path)
         assert said() == [f"train {line}"]
+        trainer_of(IterableDataset.from_generator(lambda: iter(rows)), tmp_path, max_steps=1)
+        assert said() == [f"train {line}"]
+        trainer_of([{**row, "weight": 0.5} for row in rows], tmp_path)
+        assert said() == [f"train {line}"]
         trainer_of([silent], tmp_path, completion_only_loss=False)
         assert said() == [f"train {line}"]
         trainer_of([silent], tmp_path)

@@ -296,8 +296,8 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
 
     is_stream = not isinstance(rows, Dataset)
     columns = columns_of(rows)
-    if encoder.template is None and not is_stream:
-        check_chats(rows.with_format(None), encoder, where)
+    if encoder.template is None:  # of a stream, its first row says whose turns are trained
+        check_chats(rows.take(1) if is_stream else rows.with_format(None), encoder, where)
     # of a stream no row is known before; roles go beside weights
     may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
 
