@@ -29,7 +29,7 @@ from typing import Any
 
 from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
 from trimsft.options import check_options, option
-from trimsft.runs import find_weights, sync, write_whole
+from trimsft.runs import find_weights, publish, write_whole
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
@@ -323,11 +323,7 @@ def _made_beside(out: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True)
         yield beside
-        for path in beside.iterdir():
-            path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
-            sync(path)
-        beside.rename(out)
-        sync(out.parent)
+        publish(beside, out)
     except TrimSFTError:
         raise
     except Exception as error:
