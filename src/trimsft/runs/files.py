@@ -79,7 +79,8 @@ def refuse_links(*paths: Path) -> None:
         if path.is_symlink():
             hint = "replace it by what it leads to, or choose another output directory"
             raise RunError(f"{path}: is a link, which is not written through", hint=hint)
-        refuse_links(*path.glob("*"))
+        with contextlib.suppress(FileNotFoundError):  # another process may tidy up meanwhile
+            refuse_links(*path.glob("*"))
 
 
 def sync(path: Path) -> None:
