@@ -30,7 +30,6 @@ from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
-from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
 from trimsft.runs import find_weights
 from trimsft.runs.parsing import parse_yaml
@@ -88,9 +87,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         const=True,
     )
     logging_first_step: bool = _setting(True, "Log the first step, too.")
-    head_backend: str = _setting(
-        "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
-    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, str):
