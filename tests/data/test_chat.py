@@ -14,14 +14,14 @@ from datasets import Dataset, IterableDataset, disable_progress_bars, load_datas
 
 from tests.data.toys import local, make_tokenizer, split, write
 from tests.tokens.tiny import make_folder
-from tests.train.tiny import make_config, make_model
+from tests.train.tiny import make_model, make_trainer
 from trimsft.audit.run import AuditSettings, audit
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError
 from trimsft.tokens.write import write_token_table
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+from trimsft.train import TrimSFTTrainer
 
 disable_progress_bars()
 QWEN = Path(trl.__file__).parent.joinpath("chat_templates", "qwen2_5.jinja").read_text()
@@ -87,11 +87,15 @@ FORMS = {
 }
 
 
-def labels_of(dataset: Any, folder: Path, kind: Any, **options: Any) -> list[tuple[list[int], list[int]]]:
-    tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
-    config = make_config(TrimSFTConfig if kind is TrimSFTTrainer else trl.SFTConfig, folder, max_length=None, **options)
-    model = make_model(vocab_size=len(tokenizer))
-    rows = kind(model, config, train_dataset=dataset, processing_class=tokenizer).train_dataset
+def trainer_of(rows: Any, folder: Path, template: str = QWEN, kind: Any = TrimSFTTrainer, **settings: Any) -> Any:
+    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+    dataset = Dataset.from_list(rows, on_mixed_types="use_json") if isinstance(rows, list) else rows
+    model, options = make_model(vocab_size=len(tokenizer)), {"processing_class": tokenizer}
+    return make_trainer(kind, model, folder, dataset, options, max_length=None, **settings)
+
+
+def labels_of(dataset: Any, folder: Path, kind: Any, **settings: Any) -> list[tuple[list[int], list[int]]]:
+    rows = trainer_of(dataset, folder, kind=kind, **settings).train_dataset
     return list(zip(rows["input_ids"], rows["labels"], strict=True))
 
 
@@ -173,13 +177,6 @@ ANSWERS = [{"role": "assistant", "content": text} for text in ("one", "two", "th
 
 def turn(role: str, content: str | None = "Hi", **more: Any) -> Row:
     return {"role": role, "content": content, **more}
-
-
-def trainer_of(rows: Any, folder: Path, template: str = QWEN, **options: Any) -> TrimSFTTrainer:
-    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
-    config = make_config(TrimSFTConfig, folder, max_length=None, **options)
-    dataset = Dataset.from_list(rows, on_mixed_types="use_json") if isinstance(rows, list) else rows
-    return TrimSFTTrainer(make_model(vocab_size=320), config, train_dataset=dataset, processing_class=tokenizer)
 
 
 def texts(rows: Any, folder: Path, **options: Any) -> list[tuple[str, str]]:

@@ -159,6 +159,23 @@ def test_a_damaged_newest_checkpoint_is_skipped(trainer, tmp_path, caplog, damag
     assert f"{torn} is skipped: " in caplog.text and message in caplog.text
 
 
+OTHER_KINDS = {
+    "global_step7": "with DeepSpeed",
+    "pytorch_model_fsdp.bin": r"with FSDP \(FULL_STATE_DICT\)",
+    "pytorch_model_fsdp_0": r"with FSDP \(SHARDED_STATE_DICT\)",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHER_KINDS.items())
+def test_files_of_another_kind_of_training_are_refused(trainer, name, kind) -> None:
+    saved = save(trainer, 1)
+    (saved / name).mkdir()
+    says = f"checkpoint-1' has the files of a training {kind}, and this one runs without FSDP and DeepSpeed; start it"
+    for wanted in (True, str(saved)):
+        with pytest.raises(RunError, match=says):
+            trainer.train(resume_from_checkpoint=wanted)
+
+
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt"])
 def test_a_checkpoint_without_optimizer_is_not_continued(trainer, name) -> None:
     """As save_only_model leaves it; transformers would begin with moments of 0, or with the warm-up, without a word."""

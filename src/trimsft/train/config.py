@@ -30,8 +30,8 @@ from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
-from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
+from trimsft.runs import find_weights
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -87,9 +87,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         const=True,
     )
     logging_first_step: bool = _setting(True, "Log the first step, too.")
-    head_backend: str = _setting(
-        "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
-    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, str):
@@ -111,10 +108,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.make_objective()
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-        if self.torch_compile_mode in ("reduce-overhead", "max-autotune") and self.gradient_accumulation_steps > 1:
-            # the next micro-batch writes over the memory of a CUDA graph, in which gradients are summed
-            problem = "makes CUDA graphs, which cannot accumulate gradients"
-            raise UsageError(problem, field="torch_compile_mode", hint="set gradient_accumulation_steps=1")
 
     def _choose_precision(self) -> None:
         """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
@@ -278,7 +271,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    model.model_name_or_path = find_weights(model.model_name_or_path)
     return Settings(data, args, model, overrides)
 
 

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from accelerate.utils import DynamoBackend
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
@@ -73,7 +72,7 @@ class PackedTexts:
         # of all ranks, so that all of them go on alike
         if sum_over_ranks((together["labels"] != IGNORED).sum().float(), "sum") < 2:
             return
-        compiles = trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
+        compiles = trainer.layer_compiler.settings is not None
         eager = torch.compiler.set_stance("force_eager") if compiles else nullcontext()  # nothing is compiled for this
         training = [module for module in model.modules() if module.training]
         model.eval()  # without dropout

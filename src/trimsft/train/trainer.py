@@ -30,6 +30,7 @@ from trimsft.tables import render
 from trimsft.train import batches, forms
 from trimsft.train.batches import TOKEN_COLUMNS
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main
+from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import attach, fused_head, unpatch
@@ -56,6 +57,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     Attributes:
         fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
+        layer_compiler: compiles the layers, where settings ask for it.
         telemetry: counts the tokens of each log and warns.
         packed_texts: has texts in rows, and checks that a model keeps them apart.
         length_reports: what truncation costs, by dataset.
@@ -89,7 +91,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if compute_loss_func is not None or args.label_smoothing_factor:
             field = "label_smoothing_factor" if compute_loss_func is None else "compute_loss_func"
             raise UsageError("would replace the objective", field=field, hint="use trl.SFTTrainer for it")
-        chosen = make_objective(objective) if isinstance(objective, str) else objective or args.make_objective()
+        chosen = make_objective(objective) if isinstance(objective, str) else objective
+        chosen = args.make_objective() if chosen is None else chosen
         if formatting_func is None:
             train_dataset = forms.known(train_dataset, args, "train")
             eval_dataset = forms.known(eval_dataset, args, "eval")
@@ -100,11 +103,10 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
-        head |= {"backend": args.head_backend, "entropy": True}
+        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory, "entropy": True}
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
-        self.packed_texts = PackedTexts(self)
+        self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
         self._is_fused, self._needs_roles = False, "role" in needs_of(chosen)
         try:
             super().__init__(
@@ -139,6 +141,9 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def objective(self) -> Objective:
         """The objective by which the tokens are weighed."""
         return self.fused_head.objective
+
+    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
+        return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
 
     # the data ---------------------------------------------------------------------------------------------------
 
@@ -203,8 +208,9 @@ class TrimSFTTrainer(AtomicCheckpoints):
             return
         model, self._is_fused = self.model, True
         attach(model, self.fused_head)
+        compiled = self.layer_compiler.compiled(model, accumulates=self.args.gradient_accumulation_steps > 1)
         try:
-            with batches.without_cudnn_attention():
+            with compiled, batches.without_cudnn_attention():
                 yield
         finally:
             unpatch(model)

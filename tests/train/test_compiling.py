@@ -1,0 +1,75 @@
+"""`torch_compile` of a trainer, and accelerate's regional compilation of a patched model; traced, but not compiled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch._dynamo.utils import counters
+
+from tests.train.tiny import ARCHITECTURES, assert_same_gradients, logged, make_model, make_trainer, words
+from trimsft.train import TrimSFTTrainer
+from trimsft.train.compiling import _keep_gradients, layers_of
+
+# dynamo hides this warning by a way that does not hide it from pytest
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+ROWS = [{"text": words(12, seed)} for seed in range(8)]  # of one length: a second one would be traced again
+COMPILED = {"torch_compile": True, "torch_compile_backend": "eager"}
+
+
+def train(folder: Path, resume: bool = False, **settings: Any) -> Any:
+    settings = {"save_strategy": "steps", "save_steps": 1, **settings}
+    trainer = make_trainer(TrimSFTTrainer, make_model("qwen2"), folder, ROWS, **settings)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-1") if resume else None)
+    return trainer
+
+
+def test_compiled_layers_train_and_resume_as_others_do(tmp_path) -> None:
+    torch.compiler.reset()
+    counters.clear()
+    plain, compiled = train(tmp_path / "plain"), train(tmp_path / "compiled", **COMPILED)
+    assert counters["stats"]["unique_graphs"] == 1  # one for both layers, and none for the head
+    assert not counters["graph_break"]
+    assert logged(compiled, "loss") == logged(plain, "loss")  # dynamo alone reorders no sum
+    for got, expected in zip(compiled.grads, plain.grads, strict=True):
+        assert_same_gradients(got, expected, 0)
+    assert all(layer._compiled_call_impl is None for layer in layers_of(compiled.model))  # `generate` is as before
+
+    weights, expected = (load_file(tmp_path / run / "checkpoint-2/model.safetensors") for run in ("compiled", "plain"))
+    assert weights.keys() == expected.keys()
+    resumed = train(tmp_path / "compiled", resume=True, **COMPILED)
+    assert logged(resumed, "loss") == logged(plain, "loss")
+    assert all(
+        torch.equal(weight, expected[name]) for name, weight in resumed.model.state_dict().items() if name in expected
+    )
+
+
+def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> None:
+    """A gradient is copied once an update, and added to in place from then on; without CUDA graphs it is not."""
+    copied = []
+    clone = torch.Tensor.clone
+
+    def count(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        copied.append(self)
+        return clone(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "clone", count)
+    layer = torch.nn.Linear(2, 2)
+    hooks = _keep_gradients([layer])
+    for _ in range(2):
+        for _ in range(3):
+            layer(torch.ones(1, 2)).sum().backward()
+        assert layer.weight.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+        layer.zero_grad()
+    assert len(copied) == 4  # of weight and bias, in two updates
+    for hook in hooks:
+        hook.remove()
+    layer(torch.ones(1, 2)).sum().backward()
+    assert len(copied) == 4
+
+
+def test_layers_of_every_kind_are_found() -> None:
+    assert {kind: len(layers_of(make_model(kind))) for kind in ARCHITECTURES} == dict.fromkeys(ARCHITECTURES, 2)
+    lists = torch.nn.ModuleDict({"layers": torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])})
+    assert layers_of(lists) == [*lists["layers"]]  # code from elsewhere
