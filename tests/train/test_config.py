@@ -89,7 +89,7 @@ REFUSED = [
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere' (no such folder"),
+    ("--model_name_or_path ./nowhere", "model: no such folder: './nowhere'"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
     ("--completion_only_loss false", "completion_only_loss: false has no effect"),

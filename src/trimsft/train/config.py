@@ -31,6 +31,7 @@ from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
+from trimsft.runs import find_weights
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -270,7 +271,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    model.model_name_or_path = find_weights(model.model_name_or_path)
     return Settings(data, args, model, overrides)
 
 
