@@ -103,8 +103,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
-        head |= {"backend": args.head_backend, "entropy": True}
+        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory, "entropy": True}
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
