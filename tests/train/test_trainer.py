@@ -10,7 +10,7 @@ import torch
 import yaml
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, EvalPrediction
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -26,6 +26,7 @@ from tests.train.tiny import (
     make_config,
     make_model,
     make_ours,
+    make_tokenizer,
     make_trainer,
     plain_step,
     record_batches,
