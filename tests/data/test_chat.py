@@ -136,10 +136,16 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     config = DataConfig(dataset_name=path)
     rows = load_rows(config)
     assert labels_of(rows, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
+    if form == "sharegpt":  # a dataset made in Python
+        given = Dataset.from_list(FORMS[form], on_mixed_types="use_json")
+        assert labels_of(given, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
     tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
     encoder = TrlEncoder(tokenizer, "assistant" if only else "all")
     measured = [encoder.encode(row) for row in plain_rows(rows)]
     assert [(ids, np.where(weights > 0, ids, -100).tolist()) for ids, weights in measured] == wanted
+    calls = [tokenizer.decode(ids) for ids, _ in measured]  # none has the arguments of another row's tool
+    assert (form == "strings") != ('{"name": "add", "arguments": {"a": 1, "b": 2}}' in calls[0])
+    assert "null" not in calls[0] + calls[2] and "null" in calls[1]
     # the command makes the same tokens itself
     given, _ = load_training_data(DataConfig(dataset_name=path, train_on=encoder.train_on), tokenizer, with_eval=False)
     assert given.column_names == ["input_ids", "labels"]
@@ -308,6 +314,10 @@ def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, 
 
     with caplog.at_level(logging.INFO, logger="trimsft"):
         trainer_of(rows, tmp_path)
+        assert said() == [f"train {line}"]
+        trainer_of(IterableDataset.from_generator(lambda: iter(rows)), tmp_path, max_steps=1)
+        assert said() == [f"train {line}"]
+        trainer_of([{**row, "weight": 0.5} for row in rows], tmp_path)
         assert said() == [f"train {line}"]
         trainer_of([silent], tmp_path, completion_only_loss=False)
         assert said() == [f"train {line}"]

@@ -267,6 +267,16 @@ def log(tmp_path: Path) -> JsonLines:
     return lines
 
 
+def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
+    """A trainer in a script holds no lock, which would refuse the link."""
+    target = log.path.rename(log.path.with_name("mine.jsonl"))
+    content = target.read_bytes()
+    log.path.symlink_to(target)
+    with pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \("):
+        JsonLines(log.path).append({"step": 9})
+    assert target.read_bytes() == content
+
+
 @given(cut=st.integers(1, 200))
 def test_a_line_cut_short_counts_as_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     whole = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)

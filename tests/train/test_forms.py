@@ -49,11 +49,12 @@ def test_problems_and_solutions_become_what_the_commands_make_of_them(rows, tmp_
     assert trainer.evaluate(Dataset.from_list(rows[:2]))["eval_loss"] > 0
 
 
-def test_a_stream_of_problems_and_solutions(tmp_path) -> None:
-    stream = IterableDataset.from_generator(lambda: iter(ROWS))
-    trainer = trainer_of(tmp_path, stream, max_steps=1)
-    read = list(trainer.train_dataset)
-    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == as_the_commands_do()
+@pytest.mark.parametrize("rows", [ROWS, ALPACA, SHAREGPT], ids=["problem-solution", "alpaca", "sharegpt"])
+def test_a_stream_is_what_its_rows_are(rows, tmp_path) -> None:
+    stream = IterableDataset.from_generator(lambda: iter(rows))  # which does not say its columns
+    read = list(trainer_of(tmp_path, stream, max_steps=1).train_dataset)
+    held = columns(trainer_of(tmp_path, rows).train_dataset)
+    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == held
 
 
 def test_what_trl_takes_stays_trls(tmp_path) -> None:

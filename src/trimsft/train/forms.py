@@ -10,8 +10,8 @@ from typing import Any
 from datasets import Dataset
 
 from trimsft.data.chat import check_chats, has_weights
-from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, columns_of, encode, require_masked_prompts, tokenise
-from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
+from trimsft.data.formats import KNOWN, WEIGHT, as_known, columns_of, find_form, has_trl_form
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
 from trimsft.errors import DataError
