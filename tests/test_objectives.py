@@ -179,7 +179,6 @@ KNOWN = "known: sft, fsft, dft, trim, trim-e, trim-h, "
         ("xyz", {}, f"unknown name 'xyz'; {KNOWN}"),
         ("trim", {"tau": 1.0}, "objective 'trim' has no parameter 'tau'; it takes margin, bandwidth"),
         ("dft", {"gamma": 1.0}, "objective 'dft' has no parameter 'gamma'; it takes no parameters"),
-        ("trim-h", {"bandwidth": -1}, "bandwidth: must be a finite number > 0, got -1"),
     ],
 )
 def test_unknown_names_and_parameters_are_refused(name, parameters, message) -> None:

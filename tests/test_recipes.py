@@ -178,7 +178,7 @@ def test_the_batch_script_saves_before_its_time_is_over(tmp_path, signal, code, 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_memory_in_the_readme_is_that_of_the_plan(name) -> None:
+def test_memory_in_the_tables_is_that_of_the_plan(name) -> None:
     row = next(line for line in README.splitlines() if f"]({name})" in line)
     parameters, *written = [cell.strip() for cell in row.strip("|").split("|")][2:]
     shape = shape_of(config_of(MODELS[name]))
@@ -189,3 +189,9 @@ def test_memory_in_the_readme_is_that_of_the_plan(name) -> None:
     ]
     plans.append(replace(plans[1], dtype_bytes=2, mixed=False))
     assert written == [f"{peak_gib(plan):.0f}" for plan in plans]
+    (studies,) = re.findall(rf"^\| {re.escape(row.split('|')[1].strip())} \| .* B \|.*$", STUDIES, re.MULTILINE)
+    whole, half = written[1], written[4]
+    state = [f"{shape.parameters * size / 2 / 2**30:.1f}" for size in (16, 8)]
+    fits = ["yes" if int(peak) <= 0.9 * 48e9 / 2**30 else "no" for peak in (whole, half)]
+    cells = [parameters, state[0], whole, fits[0], state[1], half, fits[1]]
+    assert [cell.strip() for cell in studies.strip("|").split("|")][1:] == cells

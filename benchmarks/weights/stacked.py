@@ -39,7 +39,7 @@ class Base:
 
             model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.float32)
         else:
-            model = load_model(source, dtype=torch.float32, field="base")
+            model = load_model(source, dtype=torch.float32)
         return cls.of(model)
 
     @classmethod

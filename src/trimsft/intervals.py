@@ -78,7 +78,7 @@ def _weighted_means(
     values_PM: Array, bounds: Sequence[Bounds], resamples: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """Means of the problems and one more at the lower end, and at the upper end; each [R, M]."""
-    _require_values(values_PM, resamples)
+    _require_values(values_PM)
     problems = len(values_PM)
     least_M, most_M = np.transpose([_ends(*one) for one in zip(values_PM.T, bounds, strict=True)])
     below_RM, above_RM = np.empty((2, resamples, values_PM.shape[1]))
@@ -105,7 +105,7 @@ def _ends(values_P: Array, bounds: Bounds) -> Bounds:
 
 def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) -> Array:
     """Return the means of each column over problems drawn with replacement; [R, M]."""
-    _require_values(values_PM, resamples)
+    _require_values(values_PM)
     problems = len(values_PM)
     draws_RM = np.empty((resamples, values_PM.shape[1]))
     step = max(1, _CHUNK // problems)
@@ -117,10 +117,9 @@ def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) 
     return draws_RM
 
 
-def _require_values(values_PM: Array, resamples: int) -> None:
-    if len(values_PM) == 0 or not np.isfinite(values_PM).all() or resamples < 1:
-        shape = values_PM.shape
-        raise ValueError(f"values: must be finite, one problem or more, 1 resample or more; got {shape}, {resamples}")
+def _require_values(values_PM: Array) -> None:
+    if len(values_PM) == 0 or not np.isfinite(values_PM).all():
+        raise ValueError(f"values: must be finite, of one problem or more; got an array of {values_PM.shape}")
 
 
 def bias_corrected(value: float, draws_R: Array) -> Interval:
@@ -156,9 +155,6 @@ def interval_over_runs(
     With 2 runs t is 12.7 and the interval is wide: that is what two runs know. The chance differences of samples enter
     both parts, which errs on the wide side where the runs do not differ.
     """
-    if len({stratum.shape[1] for stratum in strata}) != 1:
-        shapes = [stratum.shape for stratum in strata]
-        raise ValueError(f"strata: must be one or more arrays of [problems, runs] with equal runs, got {shapes}")
     averaged = [stratum.mean(axis=1, keepdims=True) for stratum in strata]
     (over_problems,) = mean_intervals(averaged, [bounds], resamples=resamples, seed=seed)
     runs_S = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)

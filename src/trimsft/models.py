@@ -29,7 +29,7 @@ from typing import Any
 
 from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
 from trimsft.options import check_options, option
-from trimsft.runs import find_weights, sync, write_whole
+from trimsft.runs import find_weights, publish, write_whole
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
@@ -136,14 +136,7 @@ def load_config(
 
 
 def load_model(
-    name: str | Path,
-    *,
-    dtype: Any,
-    device: str = "cpu",
-    revision: str | None = None,
-    trust_remote_code: bool = False,
-    merge: bool = False,
-    field: str = "model",
+    name: str | Path, *, dtype: Any, device: str = "cpu", revision: str | None = None, merge: bool = False
 ) -> Any:
     """Return a causal language model with exactly the tensors of its folder; an adapter beside or merged into its base.
 
@@ -151,38 +144,38 @@ def load_model(
     """
     from transformers import AutoModelForCausalLM
 
-    base = adapter_base(name, revision, field)
-    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
-    with _loading(base or name, field):
+    base = adapter_base(name, revision)
+    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": False}
+    with _loading(base or name, "model"):
         model, loaded = AutoModelForCausalLM.from_pretrained(
             base or str(name), dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **own
         )
-    require_all_tensors(loaded, base or name, field=field)
+    require_all_tensors(loaded, base or name)
     if base is not None:
-        tuned = _with_adapter(model, name, revision, field)
+        tuned = _with_adapter(model, name, revision)
         model = tuned.merge_and_unload() if merge else tuned.get_base_model()
     if omits_soft_cap(model):
         model.set_attn_implementation("eager")
     model = model.to(device)
-    require_finite(model, name, field=field)
+    require_finite(model, name)
     return model
 
 
-def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str) -> Any:
+def _with_adapter(model: Any, name: str | Path, revision: str | None) -> Any:
     """Return the model with an adapter around it, by PEFT, which finds heads that were trained beside it, too."""
     from peft import PeftConfig, PeftModelForCausalLM
 
-    with _loading(name, field):
+    with _loading(name, "model"):
         config = PeftConfig.from_pretrained(str(name), revision=revision)
         if config.is_prompt_learning:
             problem = f"{str(name)!r} is an adapter of the kind {config.peft_type.value}, which cannot be merged"
-            raise UsageError(problem, field=field, hint="serve it together with its base")
+            raise UsageError(problem, field="model", hint="serve it together with its base")
         config.inference_mode = True
         tuned = PeftModelForCausalLM(model, config, autocast_adapter_dtype=False)
         found = tuned.load_adapter(str(name), "default", revision=revision, autocast_adapter_dtype=False)
     missing = [key.removeprefix("base_model.model.") for key in found.missing_keys]
     loaded = {"missing_keys": missing, "mismatched_keys": [], "unexpected_keys": found.unexpected_keys}
-    require_all_tensors(loaded, name, field=field)
+    require_all_tensors(loaded, name)
     return tuned
 
 
@@ -323,11 +316,7 @@ def _made_beside(out: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True)
         yield beside
-        for path in beside.iterdir():
-            path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
-            sync(path)
-        beside.rename(out)
-        sync(out.parent)
+        publish(beside, out)
     except TrimSFTError:
         raise
     except Exception as error:

@@ -14,14 +14,14 @@ from datasets import Dataset, IterableDataset, disable_progress_bars, load_datas
 
 from tests.data.toys import local, make_tokenizer, split, write
 from tests.tokens.tiny import make_folder
-from tests.train.tiny import make_config, make_model
+from tests.train.tiny import make_model, make_trainer
 from trimsft.audit.run import AuditSettings, audit
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError
 from trimsft.tokens.write import write_token_table
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+from trimsft.train import TrimSFTTrainer
 
 disable_progress_bars()
 QWEN = Path(trl.__file__).parent.joinpath("chat_templates", "qwen2_5.jinja").read_text()
@@ -87,11 +87,15 @@ FORMS = {
 }
 
 
-def labels_of(dataset: Any, folder: Path, kind: Any, **options: Any) -> list[tuple[list[int], list[int]]]:
-    tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
-    config = make_config(TrimSFTConfig if kind is TrimSFTTrainer else trl.SFTConfig, folder, max_length=None, **options)
-    model = make_model(vocab_size=len(tokenizer))
-    rows = kind(model, config, train_dataset=dataset, processing_class=tokenizer).train_dataset
+def trainer_of(rows: Any, folder: Path, template: str = QWEN, kind: Any = TrimSFTTrainer, **settings: Any) -> Any:
+    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+    dataset = Dataset.from_list(rows, on_mixed_types="use_json") if isinstance(rows, list) else rows
+    model, options = make_model(vocab_size=len(tokenizer)), {"processing_class": tokenizer}
+    return make_trainer(kind, model, folder, dataset, options, max_length=None, **settings)
+
+
+def labels_of(dataset: Any, folder: Path, kind: Any, **settings: Any) -> list[tuple[list[int], list[int]]]:
+    rows = trainer_of(dataset, folder, kind=kind, **settings).train_dataset
     return list(zip(rows["input_ids"], rows["labels"], strict=True))
 
 
@@ -132,10 +136,16 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     config = DataConfig(dataset_name=path)
     rows = load_rows(config)
     assert labels_of(rows, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
+    if form == "sharegpt":  # a dataset made in Python
+        given = Dataset.from_list(FORMS[form], on_mixed_types="use_json")
+        assert labels_of(given, tmp_path, TrimSFTTrainer, assistant_only_loss=only) == wanted
     tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
     encoder = TrlEncoder(tokenizer, "assistant" if only else "all")
     measured = [encoder.encode(row) for row in plain_rows(rows)]
     assert [(ids, np.where(weights > 0, ids, -100).tolist()) for ids, weights in measured] == wanted
+    calls = [tokenizer.decode(ids) for ids, _ in measured]  # none has the arguments of another row's tool
+    assert (form == "strings") != ('{"name": "add", "arguments": {"a": 1, "b": 2}}' in calls[0])
+    assert "null" not in calls[0] + calls[2] and "null" in calls[1]
     # the command makes the same tokens itself
     given, _ = load_training_data(DataConfig(dataset_name=path, train_on=encoder.train_on), tokenizer, with_eval=False)
     assert given.column_names == ["input_ids", "labels"]
@@ -167,13 +177,6 @@ ANSWERS = [{"role": "assistant", "content": text} for text in ("one", "two", "th
 
 def turn(role: str, content: str | None = "Hi", **more: Any) -> Row:
     return {"role": role, "content": content, **more}
-
-
-def trainer_of(rows: Any, folder: Path, template: str = QWEN, **options: Any) -> TrimSFTTrainer:
-    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
-    config = make_config(TrimSFTConfig, folder, max_length=None, **options)
-    dataset = Dataset.from_list(rows, on_mixed_types="use_json") if isinstance(rows, list) else rows
-    return TrimSFTTrainer(make_model(vocab_size=320), config, train_dataset=dataset, processing_class=tokenizer)
 
 
 def texts(rows: Any, folder: Path, **options: Any) -> list[tuple[str, str]]:
@@ -311,6 +314,10 @@ def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, 
 
     with caplog.at_level(logging.INFO, logger="trimsft"):
         trainer_of(rows, tmp_path)
+        assert said() == [f"train {line}"]
+        trainer_of(IterableDataset.from_generator(lambda: iter(rows)), tmp_path, max_steps=1)
+        assert said() == [f"train {line}"]
+        trainer_of([{**row, "weight": 0.5} for row in rows], tmp_path)
         assert said() == [f"train {line}"]
         trainer_of([silent], tmp_path, completion_only_loss=False)
         assert said() == [f"train {line}"]

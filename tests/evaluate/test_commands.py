@@ -43,7 +43,8 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     assert "Difference to hopeless" in CliRunner().invoke(app, both).stdout
     found, greedy = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
     assert found["candidate"] == "able" and len(found["better"]) == 6 and greedy["metric"] == "greedy"
-    grown = CliRunner().invoke(app, [*words, "--temperatures", "0.6", "0.3", "--temperature-samples", "2"])
+    hot = "--temperatures 0.6 --temperatures 0.3 --temperature-samples 2"
+    grown = CliRunner().invoke(app, [*words, *hot.split()])
     assert grown.exit_code == 0 and "T=0.3" in grown.stdout and "78 of 78 samples" in grown.stderr
     assert "\\toprule" in CliRunner().invoke(app, [*both, "--format", "latex"]).stdout
     unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])

@@ -74,6 +74,13 @@ def test_a_folder_of_a_run_may_be_no_link(tmp_path: Path, place: str) -> None:
     assert not any(target.iterdir())
 
 
+def test_a_record_beside_a_link_is_written(tmp_path: Path) -> None:
+    (tmp_path / "run/eval/mine").mkdir(parents=True)
+    (tmp_path / "run/eval/shared").symlink_to(tmp_path)
+    with SampleRecord(tmp_path / "run/eval/mine").lock():
+        assert (tmp_path / "run/eval/mine/.lock").is_file()
+
+
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     keys = SETTINGS.keys(PROBLEMS)
     assert [key[:2] for key in keys] == [("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -121,6 +122,21 @@ def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Pat
         pass
     assert target.read_bytes() == b"kept" and link.is_symlink()
     assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
+
+
+def test_a_folder_that_goes_meanwhile_is_passed_over(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another cell of a study removes its staged checkpoint."""
+    going, scan = run.path / "going", os.scandir
+    going.mkdir(parents=True)
+
+    def scan_late(folder: Any = ".") -> Any:
+        if Path(folder) == going:
+            going.rmdir()
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scan_late)
+    with run.lock():
+        assert not going.exists()
 
 
 # ---- settings and the manifest
@@ -249,6 +265,16 @@ def log(tmp_path: Path) -> JsonLines:
     for record in RECORDS:
         lines.append(record)
     return lines
+
+
+def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
+    """A trainer in a script holds no lock, which would refuse the link."""
+    target = log.path.rename(log.path.with_name("mine.jsonl"))
+    content = target.read_bytes()
+    log.path.symlink_to(target)
+    with pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \("):
+        JsonLines(log.path).append({"step": 9})
+    assert target.read_bytes() == content
 
 
 @given(cut=st.integers(1, 200))

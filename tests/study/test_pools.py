@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,12 @@ def test_a_signal_waits_until_a_process_has_started(number: signal.Signals) -> N
     finally:
         signal.signal(number, before)
     assert caught == ["started", "signal"]
+
+
+def test_the_tracker_of_multiprocessing_unblocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts with the first process, and unblocks what would then reach that process."""
+    for name in ("_fd", "_pid"):
+        monkeypatch.setattr(resource_tracker._resource_tracker, name, None)
+    with pools._signals_blocked():
+        resource_tracker.ensure_running()
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -25,8 +25,6 @@ def config(**settings: Any) -> TrimSFTConfig:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"objective": "sft", "bandwidth": 1.0}, "^objective 'sft' has no parameter 'bandwidth'; it takes no param"),
-        ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a finite number, got nan"),
         ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
@@ -88,17 +86,15 @@ REFUSED = [
     ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; --model, --data or --config go before a name"),
     ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
     ("--bandwidth 0", "bandwidth: must be a finite number > 0, got 0.0"),
-    ("--learning_rate fast", "invalid float value: 'fast'"),
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     ("--config", "argument --config: expected one argument"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: cannot load a tokenizer from './nowhere' (no such folder"),
+    ("--model_name_or_path ./nowhere", "model: no such folder: './nowhere'"),
     ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
     ("--completion_only_loss false", "completion_only_loss: false has no effect"),
     ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
     ("--chat_template_path some.jinja", "No such file or directory: 'some.jinja'"),
-    ("--report_to comet_ml", "comet"),
     # found out when the scheduler, the optimizer or the model is made
     ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),
     ('--model_init_kwargs {"nonsense":1}', "nonsense"),

@@ -6,11 +6,11 @@ import pytest
 from datasets import Dataset, IterableDataset
 
 from tests.data.toys import ROWS, make_tokenizer
-from tests.train.tiny import make_config, make_model
+from tests.train.tiny import make_model, make_trainer
 from trimsft.data.encode import encode
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+from trimsft.train import TrimSFTTrainer
 
 CHAT = (
     "{% for m in messages %}[{{ m['role'] }}]{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}<end>"
@@ -25,11 +25,9 @@ SHAREGPT = [
 
 
 def trainer_of(tmp_path: Any, rows: Any, options: Any = None, **settings: Any) -> TrimSFTTrainer:
-    tokenizer = make_tokenizer(chat=CHAT)
-    config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **settings})
-    dataset = Dataset.from_list(rows) if isinstance(rows, list) else rows
-    model = make_model(vocab_size=len(tokenizer))
-    return TrimSFTTrainer(model, config, train_dataset=dataset, processing_class=tokenizer, **(options or {}))
+    tokenizer, settings = make_tokenizer(chat=CHAT), {"max_length": None, **settings}
+    options = {"processing_class": tokenizer, **(options or {})}
+    return make_trainer(TrimSFTTrainer, make_model(vocab_size=len(tokenizer)), tmp_path, rows, options, **settings)
 
 
 def columns(dataset: Any) -> tuple[list[Any], list[Any]]:
@@ -51,11 +49,12 @@ def test_problems_and_solutions_become_what_the_commands_make_of_them(rows, tmp_
     assert trainer.evaluate(Dataset.from_list(rows[:2]))["eval_loss"] > 0
 
 
-def test_a_stream_of_problems_and_solutions(tmp_path) -> None:
-    stream = IterableDataset.from_generator(lambda: iter(ROWS))
-    trainer = trainer_of(tmp_path, stream, max_steps=1)
-    read = list(trainer.train_dataset)
-    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == as_the_commands_do()
+@pytest.mark.parametrize("rows", [ROWS, ALPACA, SHAREGPT], ids=["problem-solution", "alpaca", "sharegpt"])
+def test_a_stream_is_what_its_rows_are(rows, tmp_path) -> None:
+    stream = IterableDataset.from_generator(lambda: iter(rows))  # which does not say its columns
+    read = list(trainer_of(tmp_path, stream, max_steps=1).train_dataset)
+    held = columns(trainer_of(tmp_path, rows).train_dataset)
+    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == held
 
 
 def test_what_trl_takes_stays_trls(tmp_path) -> None:

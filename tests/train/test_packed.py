@@ -22,8 +22,8 @@ from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
     LOSS_ERROR,
+    SIZE,
     TEXTS,
-    VOCABULARY,
     assert_same_gradients,
     gradients_of,
     make_batch,
@@ -34,10 +34,8 @@ from tests.train.tiny import (
 )
 from trimsft import TrimSFT
 from trimsft.errors import UsageError
-from trimsft.head import IGNORED
 from trimsft.train import TrimSFTTrainer, batches, patch
 from trimsft.train.batches import PackedRows, is_causal, looks_left, with_mask_if_needed
-from trimsft.train.packed import both_ways
 
 PACKED: dict[str, dict[str, Any]] = {
     "packing": {"packing": True, "max_length": 45},
@@ -60,23 +58,18 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
 
 # each text as if it were alone --------------------------------------------------------------------------------------
 
-SIZE = {
-    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1,
-}  # fmt: skip
-LAYERS = {"intermediate_size": 48, "num_key_value_heads": 1, "head_dim": 16}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
 LINEAR: dict[str, Any] = {f"linear_num_{name}_heads": 2 for name in ("key", "value")}
 LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
 MIXED = {"layer_types": ["linear_attention", "full_attention"]}
 OTHERS: dict[str, Any] = {
     "opt": lambda: OPTConfig(**SIZE, word_embed_proj_dim=32, ffn_dim=48),
-    "gpt-oss": lambda: GptOssConfig(**SIZE, **LAYERS, **EXPERTS),
+    "gpt-oss": lambda: GptOssConfig(**SIZE, **EXPERTS, head_dim=16),
     "falcon h1": ARCHITECTURES["falcon_h1"],  # a state
     "bloom": lambda: BloomConfig(**SIZE),
-    "qwen3.5": lambda: Qwen3_5TextConfig(**SIZE, **LAYERS, **LINEAR, **MIXED),
+    "qwen3.5": lambda: Qwen3_5TextConfig(**SIZE, **LINEAR, **MIXED, head_dim=16),
     "llama4": lambda: Llama4TextConfig(
-        **SIZE, **LAYERS, **EXPERTS, intermediate_size_mlp=48, attention_chunk_size=48,
+        **SIZE, **EXPERTS, head_dim=16, intermediate_size_mlp=48, attention_chunk_size=48,
         layer_types=["chunked_attention", "full_attention"],
     ),
 }  # fmt: skip
@@ -122,37 +115,14 @@ def test_trying_changes_nothing_of_a_training(tmp_path) -> None:
         assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 
-# prompts that are learned -------------------------------------------------------------------------------------------
-
-PROMPTS: dict[str, Any] = {
-    "prompt tuning": lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
-    "prefix tuning": lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
-    "p-tuning": lambda: peft.PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=3, encoder_hidden_size=16),
-}
-
-
 @pytest.mark.parametrize("field", PACKED)
-@pytest.mark.parametrize("make", PROMPTS.values(), ids=PROMPTS)
-def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(make, field, tmp_path) -> None:
+def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(field, tmp_path) -> None:
+    prompt = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     with pytest.raises(UsageError, match=f"^{field}: puts a prompt that is learned before the first text of a row"):
-        make_ours(tmp_path, TEXTS, {"peft_config": make()}, **PACKED[field])
+        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field])
 
 
-# the trial itself --------------------------------------------------------------------------------------------------
-
-
-def test_each_text_that_follows_another_is_compared_with_itself_alone() -> None:
-    none = IGNORED
-    batch = {
-        "input_ids": torch.tensor([[11, 12, 13, 21, 22, 31], [14, 15, 23, 24, 25, 0]]),
-        "position_ids": torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 0, 1, 2, 0]]),
-    }
-    together, alone = both_ways(batch)
-    assert together["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
-    assert alone["labels"].tolist() == [[21, 22, none], [23, 24, 25]]
-    assert alone["input_ids"].tolist() == [[21, 22, 0], [23, 24, 25]]
-    assert alone["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
-
+# batches without a mask -------------------------------------------------------------------------------------------
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
 

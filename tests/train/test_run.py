@@ -216,6 +216,15 @@ def test_a_dry_run_measures_the_longest_rows_and_keeps_nothing(fields, tmp_path,
     assert not list(tmp_path.iterdir()) and settings.args.to_dict() == before
 
 
+def test_a_dry_run_needs_no_flash_attention(fields, tmp_path) -> None:
+    """On a laptop a recipe for a GPU is tried as it stands; the training itself is refused."""
+    settings = make_settings({**fields, "output_dir": tmp_path / "run", "attn_implementation": "flash_attention_2"})
+    result = measure_step(settings)
+    assert result.figures["steps"] == STEPS and result.lines[-1].endswith("with sdpa in place of flash_attention_2")
+    with pytest.raises((UsageError, ImportError), match="FlashAttention2"):
+        train(settings)
+
+
 # whole models --------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import torch
 import yaml
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, EvalPrediction
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -26,6 +26,7 @@ from tests.train.tiny import (
     make_config,
     make_model,
     make_ours,
+    make_tokenizer,
     make_trainer,
     plain_step,
     record_batches,
@@ -248,13 +249,26 @@ def test_what_the_best_is_chosen_by(tmp_path) -> None:
     assert chosen(**BEST, metric_for_best_model="nll", greater_is_better=True) == ("nll", True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "max_length", "eos"),
+    [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
+)
+def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, eos, tmp_path, caplog) -> None:
+    config = make_config(kind, tmp_path, learning_rate=0.25, seed=7, hub_token="secret", **changes)
+    rows = Dataset.from_list(PAIRS)
+    trainer = TrimSFTTrainer(make_model(), config, train_dataset=rows, processing_class=make_tokenizer())
+    args = trainer.args
+    assert type(args) is TrimSFTConfig
+    assert (args.learning_rate, args.seed, args.hub_token) == (0.25, 7, "secret")
+    assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
+    assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
+    assert f"objective: 'trim', the default, which {kind.__name__} does not name" in caplog.text
+
+
 def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
-    for args in ({"objective": "trim"}, make_config(SFTConfig, tmp_path)):
-        with pytest.raises(TypeError, match=f"args: must be a TrimSFTConfig, got {type(args).__name__}; it takes the"):
-            TrimSFTTrainer(make_model(), args, train_dataset=Dataset.from_list(PAIRS))
+    with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
+        TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
     assert make_ours(tmp_path, options={"objective": "dft"}).objective == DFT()
-    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
-        make_ours(tmp_path, options={"peft_config": peft.LoraConfig(target_modules=["lm_head"])})
 
 
 def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:

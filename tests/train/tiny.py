@@ -69,7 +69,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-_SIZE = {
+SIZE = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256,
     "pad_token_id": PAD, "bos_token_id": None, "eos_token_id": EOS,
@@ -79,18 +79,18 @@ _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "experts_implementation"
 _MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 16}
 
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
-    "llama": lambda: LlamaConfig(**_SIZE, tie_word_embeddings=False),
-    "llama tied": lambda: LlamaConfig(**_SIZE, tie_word_embeddings=True),
-    "qwen2": lambda: Qwen2Config(**_SIZE, tie_word_embeddings=True),
-    "qwen3": lambda: Qwen3Config(**_SIZE, head_dim=16, tie_word_embeddings=True),
-    "gemma2": lambda: Gemma2Config(**_SIZE, head_dim=16, final_logit_softcapping=4.0),
-    "granite": lambda: GraniteConfig(**_SIZE, logits_scaling=3.0, embedding_multiplier=2.0),
-    "cohere": lambda: CohereConfig(**_SIZE, logit_scale=0.4),
-    "phi": lambda: PhiConfig(**_SIZE),  # its head has a bias
-    "mixtral": lambda: MixtralConfig(**_SIZE, **_MIXTURE, output_router_logits=True, experts_implementation="eager"),
-    "qwen3 moe": lambda: Qwen3MoeConfig(**_SIZE, **_EXPERTS, moe_intermediate_size=16, head_dim=16),
-    "olmoe": lambda: OlmoeConfig(**_SIZE, **_EXPERTS),
-    "falcon_h1": lambda: FalconH1Config(**_SIZE, **_MAMBA, lm_head_multiplier=0.3),
+    "llama": lambda: LlamaConfig(**SIZE, tie_word_embeddings=False),
+    "llama tied": lambda: LlamaConfig(**SIZE, tie_word_embeddings=True),
+    "qwen2": lambda: Qwen2Config(**SIZE, tie_word_embeddings=True),
+    "qwen3": lambda: Qwen3Config(**SIZE, head_dim=16, tie_word_embeddings=True),
+    "gemma2": lambda: Gemma2Config(**SIZE, head_dim=16, final_logit_softcapping=4.0),
+    "granite": lambda: GraniteConfig(**SIZE, logits_scaling=3.0, embedding_multiplier=2.0),
+    "cohere": lambda: CohereConfig(**SIZE, logit_scale=0.4),
+    "phi": lambda: PhiConfig(**SIZE),  # its head has a bias
+    "mixtral": lambda: MixtralConfig(**SIZE, **_MIXTURE, output_router_logits=True, experts_implementation="eager"),
+    "qwen3 moe": lambda: Qwen3MoeConfig(**SIZE, **_EXPERTS, moe_intermediate_size=16, head_dim=16),
+    "olmoe": lambda: OlmoeConfig(**SIZE, **_EXPERTS),
+    "falcon_h1": lambda: FalconH1Config(**SIZE, **_MAMBA, lm_head_multiplier=0.3),
 }
 
 

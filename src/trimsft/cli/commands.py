@@ -17,7 +17,7 @@ import typer
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
-from trimsft.cli.from_settings import NumbersCommand, command_of, flag_names
+from trimsft.cli.from_settings import command_of, flag_names
 from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
@@ -149,7 +149,7 @@ def watch(settings: WatchSettings) -> None:
 # ---- evaluation
 
 
-@commands.command("eval", cls=NumbersCommand)
+@commands.command("eval")
 @command_of(EvalSettings, resumes=True, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
@@ -161,7 +161,7 @@ def evaluate(settings: EvalSettings) -> Output:
     Examples:
       trimsft eval runs/trim -b math500 -b gsm8k
       trimsft eval ./model -b problems.jsonl --problem-column question
-      trimsft eval runs/trim -b lab-easy --temperatures 0.6 0.3
+      trimsft eval runs/trim -b lab-easy --temperatures 0.6 --temperatures 0.3
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible

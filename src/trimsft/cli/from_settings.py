@@ -10,14 +10,12 @@ which every command has --json. Errors call fields by their options.
 
 import dataclasses
 import inspect
-import re
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
 from trimsft.options import options_of
@@ -115,20 +113,3 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 
 HelpAllFlag = Annotated[bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")]
-
-
-class NumbersCommand(TyperCommand):
-    """A command whose options of several numbers take them behind one flag: --temperatures 0.6 0.3."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the flag before each further number, as click reads it."""
-        flags = {flag for one in self.params if getattr(one, "multiple", False) for flag in one.opts}
-        words, flag = list[str](), ""
-        for word in args:
-            is_number = re.fullmatch(r"[0-9.]+", word) is not None
-            if flag and is_number and words[-1] != flag:
-                words.append(flag)
-            elif not is_number:
-                flag = word if word in flags else ""
-            words.append(word)
-        return super().parse_args(ctx, words)

@@ -145,13 +145,13 @@ def sweep_output(outcome: SweepOutcome) -> Output:
     return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
 
 
-def _lines(plan: StudyPlan, most: int = 30) -> list[str]:
+def _lines(plan: StudyPlan) -> list[str]:
     """Return what is missing, the first cells by name; where GPUs are named, what it takes there."""
     lines = []
-    for cell in plan.cells[:most]:
+    for cell in plan.cells[:30]:
         tokens = f"{cell.trained_tokens / 1e6:,.1f} M tokens trained, {cell.generated_tokens / 1e6:,.1f} M generated"
         lines.append(cell.name if cell.gpu_hours is None else f"{cell.name}: {cell.gpu_hours:,.1f} GPU hours, {tokens}")
-    lines += [f"and {len(plan.cells) - most} more"] if len(plan.cells) > most else []
+    lines += [f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else []
     hours = f", {plan.hours:,.0f} GPU hours" if any(cell.gpu_hours is not None for cell in plan.cells) else ""
     lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
     return [*lines, *(f"- {note}" for note in plan.notes)]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, find_form, is_nothing
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, columns_of, find_form, is_nothing
 from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
@@ -288,11 +288,6 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = 
     return tokenise(rows, Encoder(tokenizer, rules=rules, with_roles=with_roles, template=template), "data")
 
 
-def columns_of(rows: Any) -> list[str]:
-    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
-    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
-
-
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     """Return a dataset or stream of one form as input_ids and labels, and token_weights where some are not 0 or 1."""
     from datasets import Dataset, Features, List, Value
@@ -301,8 +296,8 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
 
     is_stream = not isinstance(rows, Dataset)
     columns = columns_of(rows)
-    if encoder.template is None and not is_stream:
-        check_chats(rows.with_format(None), encoder, where)
+    if encoder.template is None:  # of a stream, its first row says whose turns are trained
+        check_chats(rows.take(1) if is_stream else rows.with_format(None), encoder, where)
     # of a stream no row is known before; roles go beside weights
     may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
 

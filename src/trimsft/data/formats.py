@@ -70,21 +70,27 @@ def is_nothing(value: Any) -> bool:
 # ---- conversion
 
 
+def columns_of(rows: Any) -> list[str]:
+    """Return the columns of a dataset; of a stream that does not say, those of its first row."""
+    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
+
+
 def as_known(dataset: Any, where: str) -> Any:
     """Return a dataset or stream in one form only, which is problem-solution or one of TRL's."""
-    form = find_form(dataset.column_names or ()) or ""
+    columns = columns_of(dataset)
+    form = find_form(columns) or ""
     convert = CONVERTERS.get(form)
     if convert and not hasattr(dataset, "num_rows"):  # a stream
-        return dataset.map(convert, remove_columns=dataset.column_names)
+        return dataset.map(convert, remove_columns=columns)
     if convert:
         rows = [at(f"{where}, row {number}", convert, row) for number, row in enumerate(dataset)]
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        return type(dataset).from_dict(columns, on_mixed_types="use_json")  # else every tool gets all tools' arguments
+        made = {name: [row[name] for row in rows] for name in rows[0]}
+        return type(dataset).from_dict(made, on_mixed_types="use_json")  # else every tool gets all tools' arguments
     if form not in ("prompt-completion", "messages"):
         return dataset
     # by columns of its other forms, TRL would take a row for what it is not
     others = {"prompt", "completion", "messages", "text"} - set(FORMS[form])
-    return dataset.remove_columns(sorted(others & set(dataset.column_names)))
+    return dataset.remove_columns(sorted(others & set(columns)))
 
 
 def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:

@@ -112,7 +112,8 @@ class SampleRecord:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
-        refuse_links(self.folder.parent)  # of a run from elsewhere
+        # of a run from elsewhere; what lies beside the record is not written
+        refuse_links(*(folder for folder in (self.folder.parent, self.folder) if folder.is_symlink()))
         with RunDirectory(self.folder).lock():
             self._known = None  # until now another process may have written
             yield

@@ -60,7 +60,7 @@ class EvalSettings(Sampling):
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
-    temperatures: Sequence[float] = option((), help="Further temperatures to draw samples at, such as 0.6 0.3.")
+    temperatures: Sequence[float] = option((), help="A further temperature to draw samples at; may be repeated.")
     temperature_samples: int = option(
         4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
     )

@@ -60,6 +60,15 @@ def written_beside(path: Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
 
 
+def publish(beside: Path, folder: Path) -> None:
+    """Give a folder that was filled `beside` its name, all its files on disk and readable as the umask has it."""
+    for path in beside.iterdir():
+        path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
+        sync(path)
+    beside.rename(folder)
+    sync(folder.parent)
+
+
 def _cannot_write(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
@@ -70,7 +79,8 @@ def refuse_links(*paths: Path) -> None:
         if path.is_symlink():
             hint = "replace it by what it leads to, or choose another output directory"
             raise RunError(f"{path}: is a link, which is not written through", hint=hint)
-        refuse_links(*path.glob("*"))
+        with contextlib.suppress(FileNotFoundError):  # another process may tidy up meanwhile
+            refuse_links(*path.glob("*"))
 
 
 def sync(path: Path) -> None:

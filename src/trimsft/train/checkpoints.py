@@ -43,6 +43,13 @@ Made = TypeVar("Made")
 
 STAGING = "_saving"  # pushing to a hub leaves out names that begin with an underscore
 COMPLETE = "complete.json"
+PLAIN = "without FSDP and DeepSpeed"
+# files that only one kind of training writes, and reads
+LAYOUTS = {
+    "global_step*": "with DeepSpeed",
+    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
+    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
+}
 # all that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors
 _METADATA = {
     "torch": {"Size"},
@@ -67,7 +74,10 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         folder, wanted = Path(str(self.args.output_dir)), resume_from_checkpoint
         by_main(lambda: clear_staging(folder))
         if wanted:
-            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, has_optimizer=self.is_deepspeed_enabled))
+            layout = "with DeepSpeed" if self.is_deepspeed_enabled else PLAIN
+            if self.is_fsdp_enabled:
+                layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
+            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, layout))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -202,21 +212,27 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, *, has_optimizer: bool) -> str:
-    """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's."""
-    chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
+def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
+    """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's.
+
+    `layout` says which files this training reads.
+    """
+    chosen, hint = latest_checkpoint(folder) if wanted is True else Path(str(wanted)), "choose another, or train anew"
     if chosen is None:
         problem = f"{str(folder)!r} holds no whole checkpoint"
     elif (chosen / COMPLETE).exists() and (damage := find_damage(chosen)):
         problem = f"{wanted!r} is torn ({damage})"
     elif not (chosen / "trainer_state.json").exists():
         problem = f"{wanted!r} is torn (trainer_state.json is missing)"
-    elif not has_optimizer and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
+    elif (saved := next((name for file, name in LAYOUTS.items() if any(chosen.glob(file))), PLAIN)) != layout:
+        problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
+        hint = "start it as before to continue it, or train anew"
+    elif layout != "with DeepSpeed" and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
         # transformers would go on without a word, from moments of 0
         problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
     else:
         return str(chosen)
-    raise RunError(problem, field="resume_from_checkpoint", hint="choose another, or train anew")
+    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
 def mark_complete(staged: Path, step: int) -> None:

@@ -30,8 +30,8 @@ from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
-from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
+from trimsft.runs import find_weights
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
@@ -87,9 +87,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         const=True,
     )
     logging_first_step: bool = _setting(True, "Log the first step, too.")
-    head_backend: str = _setting(
-        "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
-    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.objective, str):
@@ -274,7 +271,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    model.model_name_or_path = find_weights(model.model_name_or_path)
     return Settings(data, args, model, overrides)
 
 

@@ -33,7 +33,7 @@ from trimsft.plan import (
     training_hours,
 )
 from trimsft.runs import RunDirectory
-from trimsft.train.config import Settings, load_data, load_tokenizer
+from trimsft.train.config import Settings, has_flash_attention, load_data, load_tokenizer
 from trimsft.train.run import make_trainer
 
 
@@ -62,12 +62,17 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
 
 def measure_step(settings: Settings) -> DryRun:
     """Train two steps on the longest rows in a folder that is removed; refuse what the training would refuse."""
-    args, clock = copy.copy(settings.args), _Clock()
+    args, clock, model = copy.copy(settings.args), _Clock(), settings.model
+    cuda = torch.cuda.is_available() and not args.use_cpu
+    asked = str(model.attn_implementation)
+    without = "flash" in asked and not (cuda and has_flash_attention())
+    if without:  # a laptop is to try a recipe that is meant for a GPU
+        model = replace(model, attn_implementation="sdpa")
     args.save_strategy, args.eval_strategy, args.logging_strategy = SaveStrategy.NO, *[IntervalStrategy.NO] * 2
     args.report_to, args.eval_on_start, args.push_to_hub, args.load_best_model_at_end = [], False, False, False
     args.logging_first_step, args.resume_from_checkpoint = False, None
     with tempfile.TemporaryDirectory() as folder:
-        trainer = make_trainer(replace(settings, args=args), RunDirectory(Path(folder) / "run"))
+        trainer = make_trainer(replace(settings, args=args, model=model), RunDirectory(Path(folder) / "run"))
         *_, steps = trainer.set_initial_training_values(args, trainer.get_train_dataloader())
         rows = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
         lengths = pc.list_value_length(trainer.train_dataset.with_format("arrow")["labels"])
@@ -76,7 +81,6 @@ def measure_step(settings: Settings) -> DryRun:
         args.max_steps = 2
         trainer.add_callback(clock)
         trainer.train()
-    cuda = torch.cuda.is_available() and not args.use_cpu
     device = torch.cuda.get_device_name() if cuda else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     tokens, seconds = max(lengths.to_pylist()), clock.seconds
     gib = torch.cuda.max_memory_allocated() / 2**30 if cuda else None  # of this process
@@ -88,6 +92,7 @@ def measure_step(settings: Settings) -> DryRun:
             f"one step measured on {device}: its longest {len(longest):,} rows, up to {tokens:,} tokens",
             f"{seconds:,.3g} s{memory}",
             f"{steps:,} steps take at most {steps * seconds / 3600:,.2g} h like that",
+            *([f"measured with sdpa in place of {asked}"] if without else []),
         ],
     )
 

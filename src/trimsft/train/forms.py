@@ -10,8 +10,8 @@ from typing import Any
 from datasets import Dataset
 
 from trimsft.data.chat import check_chats, has_weights
-from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, columns_of, encode, require_masked_prompts, tokenise
-from trimsft.data.formats import KNOWN, WEIGHT, as_known, find_form, has_trl_form
+from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
+from trimsft.data.formats import KNOWN, WEIGHT, as_known, columns_of, find_form, has_trl_form
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
 from trimsft.errors import DataError
@@ -41,14 +41,12 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
     """Return a dataset in which problems and solutions are tokens and labels; one for TRL stays as it is."""
     if _is_left_alone(rows, args):
         return rows
-    rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
-    columns = columns_of(rows)
     if _is_for_trl(rows, args):
         train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
-        encoder = Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles)
-        return _checked(rows, encoder, name)
-    if find_form(columns) is None:
-        problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
+        return _checked(rows, Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles), name)
+    rows = as_known(rows, f"{name}_dataset")
+    if find_form(columns_of(rows)) is None:
+        problem = f"has rows with the columns {', '.join(columns_of(rows))}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
     require_masked_prompts(args.completion_only_loss)
     return encode(rows, tokenizer, DataConfig(f"{name}_dataset"), with_roles=with_roles)

@@ -28,7 +28,7 @@ from trimsft.data.load import list_files
 from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
-from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, publish
 from trimsft.runs.parsing import checked
 from trimsft.tables import Table, Tabular
 from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint
@@ -281,11 +281,8 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
         raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
-        for path in beside.iterdir():
-            sync(path)
         shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it was marked finished
-        beside.rename(run.model_dir)
-        sync(run.path)
+        publish(beside, run.model_dir)
 
 
 def _push(run: RunDirectory, settings: Settings) -> None:

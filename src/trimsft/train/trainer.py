@@ -17,7 +17,7 @@ import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
-from transformers import AutoProcessor, PrinterCallback, ProgressCallback
+from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainingArguments
 from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
@@ -47,7 +47,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     Args:
         model: a name of the hub, a folder, a causal language model, or a PEFT model of one.
-        args: the settings; by default those of `TrimSFTConfig`.
+        args: the settings; by default those of `TrimSFTConfig`; those of its parents are taken over.
         train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones, as in TRL; or of problem
             and solution, of alpaca or sharegpt (`trimsft.data.formats`), rendered as `trimsft train` does by default.
         eval_dataset: held-out rows, or several sets of them by name.
@@ -82,12 +82,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         objective: Objective | str | None = None,
         **others: Any,
     ) -> None:
-        if args is None:
-            name = model if isinstance(model, str) else get_config_model_id(model.config)
-            args = TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
-        if not isinstance(args, TrimSFTConfig):
-            hint = "it takes the fields of SFTConfig"
-            raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args", hint=hint)
+        args = as_config(model, args)
         if compute_loss_func is not None or args.label_smoothing_factor:
             field = "label_smoothing_factor" if compute_loss_func is None else "compute_loss_func"
             raise UsageError("would replace the objective", field=field, hint="use trl.SFTTrainer for it")
@@ -103,8 +98,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
-        head |= {"backend": args.head_backend, "entropy": True}
+        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory, "entropy": True}
         fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
@@ -310,6 +304,25 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
         if not asked:
             model.set_attn_implementation("eager")
     return model
+
+
+def as_config(model: Any, args: Any) -> TrimSFTConfig:
+    """Return the settings as TRL does: defaults for none, and those of a parent class taken over."""
+    if args is None:
+        name = model if isinstance(model, str) else get_config_model_id(model.config)
+        return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
+    if isinstance(args, TrimSFTConfig):
+        return args
+    if not isinstance(args, TrainingArguments):
+        raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args")
+    settings = args.to_dict()
+    # to_dict masks tokens, eos_token too
+    settings |= {name: getattr(args, name) for name in settings if name.endswith("_token")}
+    if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
+        settings["metric_for_best_model"] = None
+    config = TrimSFTConfig(**settings)
+    logger.warning("objective: %r, the default, which %s does not name", config.objective, type(args).__name__)
+    return config
 
 
 # ---- the model card
