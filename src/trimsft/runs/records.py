@@ -41,7 +41,7 @@ class TelemetryLine:
     gap_p95: float | None = figure("gap: 95 % are below", page="gap: 95 % are below", quantile=0.95)
     mean_weight: float | None = figure("mean weight", card=True)
     effective_ratio: float | None = figure(
-        "effective ratio $R_{eff}$", format="R_eff {:.0%}", card=True, page="effective ratio"
+        "effective ratio R_eff", format="R_eff {:.0%}", card=True, page="effective ratio"
     )
     high_weight: float | None = figure("share of tokens with a weight above 1/2")
     skipped: float | None = figure("skipped rows")
