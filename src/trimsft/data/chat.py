@@ -66,7 +66,7 @@ class TrlEncoder:
     """Mask prompts; None does so, too."""
     rules: tuple[Rule, ...] = ()
     with_roles: bool = False
-    """Whether an objective needs the role of each token."""
+    """True where an objective needs the role of each token."""
     used: set[Rule] = field(default_factory=set, init=False, repr=False, compare=False)
     """The rules that have fitted a token."""
     _shown: set[Any] = field(default_factory=set, init=False, repr=False, compare=False)

@@ -132,7 +132,7 @@ class Encoder(TrlEncoder):
     """Makes tokens and weights of rows of any form, those that training on them sees."""
 
     template: PromptTemplate | None = None
-    """Of problems and solutions; TRL's forms need none."""
+    """Renders problems and solutions; TRL's forms need none."""
     max_length: int | None = None
     keep: Keep = "start"
 

@@ -162,7 +162,7 @@ def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is asked of a model on one benchmark."""
+    """Hold the questions that a model is asked on one benchmark."""
 
     benchmark: str
     problems: Sequence[Problem]
@@ -226,7 +226,7 @@ def sample_seed(seed: int, key: Key) -> int:
 
 @dataclass
 class Progress:
-    """How far an evaluation is; rates count what this process has generated."""
+    """Count how far an evaluation is; rates are of this process alone."""
 
     total: int
     resumed: int  # samples that were recorded before

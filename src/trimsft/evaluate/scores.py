@@ -41,7 +41,7 @@ class GradedBy:
     problems_sha256: str = field(default="", compare=False)
     samples_bytes: int = field(default=0, compare=False)
     samples_sha256: str = field(default="", compare=False)
-    """What the scores were made of: a record that has grown begins with these bytes."""
+    """Name the bytes that scores were made of: a record that has grown begins with them."""
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""

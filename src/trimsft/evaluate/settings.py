@@ -24,7 +24,7 @@ OF_VLLM = ("tensor_parallel", "context_length")
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings(Sampling):
-    """What is evaluated, on what and how; samples are drawn as `Sampling` says."""
+    """Say which model is evaluated, on what and how; samples are drawn as `Sampling` says."""
 
     model: str = option(
         argument="MODEL",
