@@ -108,8 +108,3 @@ def test_how_a_text_is_split_moves_no_category(data: st.DataObject) -> None:
         part = whole[start : start + len(piece)]
         assert rank[kind] == rank[part].max()
         start += len(piece)
-
-
-def test_time_grows_with_the_length_alone() -> None:
-    for text, count in (("9", 50_000), ("\\", 50_000), (" ", 50_000), ("1,", 20_000), ("\\begin{", 5_000)):
-        categorise([text * count])  # none of them takes time that grows with the square of the length
