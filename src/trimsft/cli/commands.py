@@ -274,10 +274,9 @@ def report(settings: ReportSettings) -> Output:
       trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
     """
     from trimsft.report import make_report
-    from trimsft.study.paper_tables import write_paper_tables
 
     with terminal.make_console(stderr=True).status("reading runs"):
-        files = make_report(settings, write_more=write_paper_tables)
+        files = make_report(settings)
     for warning in files.warnings:
         terminal.tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}

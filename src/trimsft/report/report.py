@@ -8,17 +8,13 @@ Made from tokens.parquet, eval/ and telemetry.jsonl alone, in seconds, without a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES
 from trimsft.options import check_options, option
-
-if TYPE_CHECKING:
-    from trimsft.report.run_tables import Analysis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +33,6 @@ class ReportSettings:
         flags=("--objective",),
         help="Weigh tokens by this objective, too, by name or as my_module:MyObjective; repeat it for several.",
     )
-    sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown first.")
     title: str | None = option(None, help="Title of the page.")
     figures: bool = option(False, flags=("--figures",), help="Write tables and figures beside the page, too.")
 
@@ -64,12 +59,8 @@ class ReportFiles:
     warnings: tuple[str, ...]  # why token tables cannot be compared, whose weights are not shown
 
 
-def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], None] | None = None) -> ReportFiles:
-    """Write the page, on request tables and figures; nothing is written where a run or a parameter is refused.
-
-    Args:
-        write_more: adds tables, such as `write_paper_tables` of `trimsft.study.paper_tables`.
-    """
+def make_report(settings: ReportSettings) -> ReportFiles:
+    """Write the page, on request tables and figures; nothing is written where a run or a parameter is refused."""
     from trimsft.report.page.build import write_report
     from trimsft.report.runs import named_runs, read_runs
     from trimsft.tokens.table import incomparable
@@ -79,20 +70,16 @@ def make_report(settings: ReportSettings, *, write_more: Callable[[Analysis], No
     folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     given: dict[str, Any] = {"objectives": settings.objectives}
-    page = write_report(
-        folder / "report.html", runs, title=title, settings=settings.parameters, sweep=settings.sweep, **given
-    )
-    others: list[Path] = []
+    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **given)
+    read, others = read_runs(runs), list[Path]()
     if settings.figures:
         from trimsft.report.run_tables import write_analysis
 
-        others = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **given).files
-    read = read_runs(runs)
+        others = write_analysis(folder, read, parameters=settings.parameters, **given)
     differing = incomparable({run.label: run.table for run in read if run.table})
-    trained = {run.label: run.objective or "sft" for run in read}
     unloaded = [
-        f"{label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"
-        for label, name in trained.items()
-        if name not in (*OBJECTIVES, *settings.objectives)
+        f"{run.label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"
+        for run in read
+        if (name := run.objective or "sft") not in (*OBJECTIVES, *settings.objectives)
     ]
     return ReportFiles(folder, page, tuple(others), (*map(str, differing.values()), *unloaded))

@@ -1,6 +1,6 @@
-"""Tables and figures beside the page (`trimsft report --figures`), from the files of the runs alone.
+"""Tables of tokens and scores, and what `trimsft report --figures` writes beside the page; from the runs' files alone.
 
-write_analysis(Path("report"), {"Base": Path("runs/base"), "TrimSFT": Path("runs/trim")})
+write_analysis(Path("report"), read_runs({"Base": Path("runs/base"), "TrimSFT": Path("runs/trim")}))
 
 report/tables/<name>.md, .csv       for reading, for computing; shares are in percent, as the paper prints them
 report/figures/<name>.svg, .pdf, .png, .csv
@@ -8,8 +8,8 @@ report/figures/<name>.svg, .pdf, .png, .csv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,87 +17,54 @@ import numpy as np
 
 from trimsft.objectives import AutoTrim, Objective
 from trimsft.report import figures
-from trimsft.report.runs import Run, checked_parameters, read_runs
+from trimsft.report.runs import Run, checked_parameters
 from trimsft.report.score_figures import score_dots
 from trimsft.report.score_tables import in_order
-from trimsft.tables import Records, Value
+from trimsft.runs.files import write_whole
+from trimsft.tables import Cell, Table, Value, rounded, to_csv, to_markdown
 from trimsft.tokens.statistics import REGIONS, by_category, confidence, diagnose, movement, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]
 Band = Mapping[str, float]
 """The margin and the bandwidth."""
-_DIGITS = {"mean_nll": 3, "mean_weight": 3, "mean_entropy": 3, "effective_ratio": 3}
-
-
-@dataclass
-class Analysis:
-    """The runs that are analysed, and what has been written of them so far."""
-
-    out: Path
-    runs: list[Run]
-    files: list[Path] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.tables = {run.label: run.table for run in self.runs if run.table}  # and it is not empty
-        self.incomparable = {label: str(error) for label, error in incomparable(self.tables).items()}
-
-    def write(self, *records: Records | None) -> None:
-        for one in filter(None, records):
-            self.files += one.write(self.out / "tables")
-
-    def draw(self, drawing: figures.Drawing, name: str) -> None:
-        self.files += drawing.save(self.out / "figures" / f"{name}.svg")
+_IN_BAND = ("below the band, %", "in it, %", "above it, %")
+_DIGITS = {"mean_nll": 3, "mean_nll_change": 3, "mean_weight": 3, "mean_entropy": 3, "effective_ratio": 3}  # else 2
 
 
 def write_analysis(
-    out: Path,
-    runs: Mapping[str, Path],
-    *,
-    parameters: Mapping[str, float] | None = None,
-    objectives: Sequence[str] = (),
-    write_more: Callable[[Analysis], None] | None = None,
-) -> Analysis:
-    """Write every table and figure that the runs have data for.
+    out: Path, runs: Sequence[Run], *, parameters: Mapping[str, float] | None = None, objectives: Sequence[str] = ()
+) -> list[Path]:
+    """Write every table and figure that the runs have data for; return the files.
 
     Args:
-        runs: run directories or token tables by label; the first is the base that the others are held against.
+        runs: the first with a token table is the base that the others are held against.
         parameters: margin, bandwidth and gamma; the paper's where not given.
         objectives: names of others beside the paper's and AutoTrim; one's own are loaded.
-        write_more: adds to it, such as `write_paper_tables` of `trimsft.study.paper_tables`.
     """
-    values, read = checked_parameters(parameters or {}), read_runs(runs)
+    values = checked_parameters(parameters or {})
     weighing = {**objectives_of(values, objectives), "auto-trim": AutoTrim()}
-    analysis = Analysis(Path(out), read)
-    trained = {run.label: run.objective for run in read}
-    if analysis.tables:
-        _write_tokens(analysis, weighing, {name: values[name] for name in ("margin", "bandwidth")}, trained)
-    if metrics := _repeated_samples(read):
-        analysis.draw(score_dots(metrics, trained), "sampling")
-    if write_more is not None:
-        write_more(analysis)
-    return analysis
-
-
-def _write_tokens(
-    analysis: Analysis, weighing: Mapping[str, Objective], band: Band, trained: Mapping[str, str | None]
-) -> None:
-    """Write what token tables tell, and how training moved the tokens of the first run."""
-    tables = analysis.tables
-    base = next(iter(tables))
-    side_by_side = token_records(tables, weighing, band)
-    if others := ", ".join(analysis.incomparable):
-        note = f"Of other tokens than {base}, or after other prompts, so not to be compared with it: {others}."
-        side_by_side = [replace(each, notes=[*each.notes, note]) for each in side_by_side]
-    analysis.write(*side_by_side)
-    same = {label: table for label, table in tables.items() if label not in analysis.incomparable}
-    if moved := [row_of({"run": one}, movement(tables[base], same[one], **band)) for one in same if one != base]:
-        note = f"From {base} to each run, percent of tokens by gap, {_text(band)}; then changes of nll and gap."
-        analysis.write(Records("movement", "Where tokens moved", moved, [note], {"mean_nll_change": 3}))
-    analysis.draw(figures.gap_distribution(tables, **band, objectives=trained), "gap_distribution")
-    shown = {name: weighing[name] for name in ("sft", "dft", "trim", "auto-trim")}
-    analysis.draw(figures.gradient_by_gap(base, tables[base], shown), "gradient_by_gap")
-    analysis.draw(figures.effective_ratio_map(tables[base], **band), "effective_ratio")
+    trained = {run.label: run.objective for run in runs}
+    tables = {run.label: run.table for run in runs if run.table}  # and it is not empty
+    written: dict[str, Table] = {}
+    drawn: dict[str, figures.Drawing] = {}
+    if tables:
+        band = {name: values[name] for name in ("margin", "bandwidth")}
+        base, table = next(iter(tables.items()))
+        shown = {name: weighing[name] for name in ("sft", "dft", "trim", "auto-trim")}
+        written = token_tables(tables, weighing, band)
+        drawn["gap_distribution"] = figures.gap_distribution(tables, **band, objectives=trained)
+        drawn["gradient_by_gap"] = figures.gradient_by_gap(base, table, shown)
+        drawn["effective_ratio"] = figures.effective_ratio_map(table, **band)
+    if metrics := _repeated_samples(runs):
+        drawn["sampling"] = score_dots(metrics, trained)
+    files = []
+    for name, made in written.items():
+        files.append(write_whole(out / "tables" / f"{name}.md", to_markdown(made).encode()))
+        files.append(write_whole(out / "tables" / f"{name}.csv", to_csv(made).encode()))
+    for name, drawing in drawn.items():
+        files += drawing.save(out / "figures" / f"{name}.svg")
+    return files
 
 
 def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figures.Spread]]]:
@@ -106,19 +73,58 @@ def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figu
     for kind in ("average", "pass", "majority"):
         for benchmark in in_order({name for run in runs for name in run.scores}):
             for run in runs:
-                samples = run.scores[benchmark].samples if benchmark in run.scores else 0
-                metric = "average" if kind == "average" else f"{kind}@{samples}"
-                if interval := run.interval_percent(benchmark, metric):
-                    panel = metrics.setdefault(f"{kind}@{samples}, %", {})
-                    panel.setdefault(benchmark, {})[run.label] = (interval.value, interval.low, interval.high)
+                if benchmark in run.scores and (samples := run.scores[benchmark].samples):
+                    metric = "average" if kind == "average" else f"{kind}@{samples}"
+                    panel = metrics.setdefault(f"{kind}@{samples}, %", {}).setdefault(benchmark, {})
+                    panel[run.label] = figures.spread_percent(run.scores[benchmark].interval(metric))
     return metrics
 
 
 # ---- tables of tokens
 
 
+def token_tables(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> dict[str, Table]:
+    """Return by name the tables that show runs side by side, and how training moved the tokens of the first one."""
+    base = next(iter(tables))
+    categories = [row_of({"run": run}, one) for run, table in tables.items() for one in by_category(table, **band)]
+    title = f"Token categories of every run, TrimSFT with {band_text(band)}, in percent"
+    shown = {
+        "confidence": confidence_table(tables, band),
+        "objectives": weights_table(tables, weighing, band),
+        "categories_by_run": table_of(title, categories),
+    }
+    others = incomparable(tables)
+    if others:
+        note = f"Of other tokens than {base}, or after other prompts, so not to be compared with it: "
+        shown = {name: replace(one, notes=(f"{note}{', '.join(others)}.",)) for name, one in shown.items()}
+    same = [run for run in tables if run != base and run not in others]
+    if moved := [row_of({"run": run}, movement(tables[base], tables[run], **band)) for run in same]:
+        title = f"Where tokens moved from {base}, in percent by gap, {band_text(band)}; changes of nll and gap"
+        shown["movement"] = table_of(title, moved)
+    return shown
+
+
+def confidence_table(tables: Tables, band: Band) -> Table:
+    """Return how well each run knows the tokens."""
+    rows = [row_of({"run": run}, confidence(table, **band)) for run, table in tables.items()]
+    header = ("run", "tokens", "mean nll", "median gap", "first choice, %", "mean entropy", *_IN_BAND)
+    return table_of(f"How well each model knows the tokens; the band is {band_text(band)}", rows, header)
+
+
+def weights_table(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> Table:
+    """Return what each objective makes of each run's tokens."""
+    rows = [
+        row_of({"run": run, "objective": name}, diagnose(table, objective, **band))
+        for run, table in tables.items()
+        for name, objective in weighing.items()
+    ]
+    header = ("run", "objective", "mean weight", "R_eff", "tokens with weight over ½, %")
+    title = f"Weights on the tokens of every run; {band_text(band)}"
+    return table_of(title, rows, (*header, *(f"gradient {region}" for region in _IN_BAND)))
+
+
 def row_of(first: Mapping[str, Value], statistic: Any) -> dict[str, Value]:
-    """Return the fields of a statistic as columns; percentages lose their suffix, for the notes name the unit."""
+    """Return the fields of a statistic as columns; percentages lose their suffix, for the titles name the unit."""
     row = dict(first)
     for name, value in asdict(statistic).items():
         stem = name.removesuffix("_percent")
@@ -126,35 +132,24 @@ def row_of(first: Mapping[str, Value], statistic: Any) -> dict[str, Value]:
             row |= {f"{stem}_{key}".removeprefix("regions_"): one for key, one in value.items()}
         elif isinstance(value, np.ndarray):  # of tokens from a region of gaps to another
             row |= {f"{REGIONS[was]}_to_{REGIONS[now]}": float(share) for (was, now), share in np.ndenumerate(value)}
-        elif not isinstance(value, tuple | bool):
+        else:
             row[stem] = value
     return row
 
 
-def confidences(tables: Tables, band: Band) -> Records:
-    """Return how well each run knows the tokens."""
-    rows = [row_of({"run": label}, confidence(table, **band)) for label, table in tables.items()]
-    note = f"Percent of tokens by gap, {_text(band)}."
-    return Records("confidence", "How well each run knows the tokens", rows, [note], _DIGITS)
+def table_of(title: str, rows: Sequence[Mapping[str, Value]], header: Iterable[str] = ()) -> Table:
+    """Return one or more rows, all with the same columns, as a table; without a header the columns' names head it."""
+
+    def cell(column: str, value: Value) -> Cell:
+        if not isinstance(value, int | float):
+            return Cell(value or "")
+        text = f"{value:,}" if isinstance(value, int) else rounded(value, _DIGITS.get(column, 2), ",")
+        return Cell(text, data=value)
+
+    cells = tuple(tuple(cell(name, value) for name, value in row.items()) for row in rows)
+    names = tuple(number for number, value in enumerate(rows[0].values()) if isinstance(value, str))
+    return Table(title, tuple(header) or tuple(name.replace("_", " ") for name in rows[0]), cells, left=names)
 
 
-def token_records(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> list[Records]:
-    """Return the tables that show runs side by side."""
-    weights = [
-        row_of({"run": label, "objective": name}, diagnose(table, objective, **band))
-        for label, table in tables.items()
-        for name, objective in weighing.items()
-    ]
-    note = f"What each objective would make of each run's tokens; {_text(band)}. Shares in percent."
-    records = [
-        confidences(tables, band),
-        Records("objectives", "Weights and gradient mass of every objective", weights, [note], _DIGITS),
-    ]
-    note = f"Weight and masses of TrimSFT, {_text(band)}; middle is the percent of a group's tokens within the band."
-    rows = [row_of({"run": label}, one) for label, table in tables.items() for one in by_category(table, **band)]
-    records.append(Records("categories_by_run", "Token categories of every run", rows, [note], _DIGITS))
-    return records
-
-
-def _text(band: Band) -> str:
+def band_text(band: Band) -> str:
     return f"margin {band['margin']:g} ± bandwidth {band['bandwidth']:g}"

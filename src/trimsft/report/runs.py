@@ -3,7 +3,6 @@
     run = Run("TrimSFT", Path("runs/trim"))
     run.objective                                   # "trim", from config.yaml or else from the label
     run.scores["gsm8k"]                             # a BenchmarkScore
-    run.interval_percent("gsm8k", "pass@8")
     run.table                                       # tokens.parquet, or None
 
 Each file is read when it is asked for first, and once; what a run lacks is empty or None.
@@ -20,8 +19,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import Problem, read_problems
 from trimsft.evaluate.grades import GradeLine
 from trimsft.evaluate.samples import Sample
-from trimsft.evaluate.scores import BenchmarkScore, macros, read_scores
-from trimsft.intervals import Interval
+from trimsft.evaluate.scores import BenchmarkScore, read_scores
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
@@ -77,12 +75,6 @@ class Run:
         method = method_of(self.label)
         return method if method in OBJECTIVES else None
 
-    @property
-    def trained_from(self) -> str:
-        """Return the model that its manifest names."""
-        model = self.manifest.get("model", "")
-        return str(model.get("name", "") if isinstance(model, dict) else model)
-
     @cached_property
     def course(self) -> list[TelemetryLine]:
         """Return what its training logged of its tokens, step by step; empty where nothing was recorded."""
@@ -104,21 +96,6 @@ class Run:
         """Return settings.json of a benchmark; empty where there is none."""
         path = self.directory.eval_dir / benchmark / "settings.json"
         return read_json(path, dict[str, Any]) if path.is_file() else {}
-
-    def interval_percent(self, benchmark: str, metric: str) -> Interval | None:
-        """Return a metric of one benchmark: average, greedy, T=0.6, pass@k or majority@k."""
-        score = self.scores.get(benchmark)
-        if score is None or score.known_as(metric) not in score.metrics:
-            return None
-        return in_percent(score.interval(metric))
-
-    def mean_intervals_percent(self, benchmarks: Sequence[str], metrics: Sequence[str]) -> dict[str, Interval]:
-        """Return the mean over benchmarks, as `trimsft eval` shows it; without metrics that one of them lacks."""
-        if not benchmarks or not all(benchmark in self.scores for benchmark in benchmarks):
-            return {}
-        known = [one for one in metrics if all(self.interval_percent(name, one) for name in benchmarks)]
-        means = macros([self.scores[name] for name in benchmarks], known) if known else {}
-        return {metric: in_percent(interval) for metric, interval in means.items()}
 
     def has_samples(self, benchmark: str) -> bool:
         """Tell whether the texts are there, and not their counts alone."""
@@ -188,8 +165,3 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
             raise RunError(f"two are called {label!r}", field="runs", hint=f"tell them apart as LABEL={name}")
         runs[label] = path
     return runs
-
-
-def in_percent(interval: Interval) -> Interval:
-    """Return the interval of a share in percent."""
-    return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high)

@@ -7,10 +7,9 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.report import figures
 from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.score_figures import ablation_curves, score_dots
-from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
-from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
+from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow
 from trimsft.study.results import Summaries
 from trimsft.tokens.table import TokenTable
 
@@ -44,18 +43,15 @@ def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) ->
 
 
 def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing:
-    """Draw the average of each method on each benchmark and over all; the paper's where it has that model."""
+    """Draw the average of each method on each benchmark and over all."""
     ours: dict[str, dict[str, Spread]] = {}
-    theirs: dict[str, dict[str, float]] = {}
     for row in rows:
         if row.metric == "average" and row.setting.model == model:
             name = method_name(row.setting.objective)
             ours.setdefault(row.benchmark, {})[name] = spread_percent(row.ours)
-            if row.paper is not None and paper_model(model):
-                theirs.setdefault(row.benchmark, {})[name] = 100 * row.paper
     # some methods may lack what others have: the order of the first is not that of all
     overall_last = dict(sorted(ours.items(), key=lambda entry: entry[0] == AVERAGE))
-    return score_dots({f"average@{samples}, %": overall_last}, paper=theirs)
+    return score_dots({f"average@{samples}, %": overall_last})
 
 
 def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
@@ -75,12 +71,4 @@ def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[
     scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
     baseline = None if sft is None else 100 * sft.interval("average").value
     metric = f"average@{samples}, %"
-    return {f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())}
-
-
-def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:
-    """Return what the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
-    rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
-    averages = {row.setting: row.average or 0.0 for row in rows if row.setting is not None}
-    scores = {(band.margin, band.bandwidth): (average, average, average) for band, average in averages.items()}
-    return scores, next(row.average or 0.0 for row in rows if row.method == "sft")
+    return {f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric)}

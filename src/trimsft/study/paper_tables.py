@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +18,6 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.objectives.paper import Setting
-from trimsft.report.run_tables import Analysis
 from trimsft.study import cell as cells
 from trimsft.study import paper
 from trimsft.study.results import Summaries, labels_of, paired
@@ -336,14 +334,3 @@ def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[
         about.append(f"{model}, {columns[-1]}: {same} of {len(pairs)} pairs are in the paper's order.")
     records = Records("beside", "Beside the paper", list(lines.values()), [*about, *notes], digits)
     return beside_table(records, STAND_IN if is_papers else None)
-
-
-# ---- a report's tables with the paper's numbers
-
-
-def write_paper_tables(analysis: Analysis) -> None:
-    """Write the paper's tables of tokens for the first run of a report that has some, the paper's numbers beside."""
-    if analysis.tables:
-        label, table = next(iter(analysis.tables.items()))
-        model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
-        analysis.write(*(make(table, f"{label} ({model})") for make in (weights, masses, categories)))

@@ -12,9 +12,9 @@ that one of them does not take is left out for that one, which is then made once
 
 runs/sweep-lab/
   sweep.md, sweep.csv               every point with its interval, and against SFT
-  sweep.json                        for the report page and for programs; `points` are those of the heatmap
+  sweep.json                        for programs; `points` are those of the plane of the best one
   figures/                          curves of margin and bandwidth, as in the paper's Figure 3
-  report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
+  report.html                       the page with the table, and the runs of SFT and of the chosen point
 """
 
 from __future__ import annotations
@@ -383,17 +383,19 @@ def write_sweep(swept: Swept, out: Path, *, command: str = "") -> list[Path]:
         writing.write_json(out / "sweep.json", sweep_record(swept, out, sentences, command)),
     ]
     if groups:
-        # the page has the heatmap, and the runs of SFT and of the best point at the first seed
+        # the page has the table, and the runs of SFT and of the best point at the first seed
         pair = [one for one in (swept.rival, swept.best) if one is not None]
         runs = {method_name(one.setting.objective): _run_of(one, out) for one in pair}
         settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
-        page = write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")
+        page = write_report(
+            out / "report.html", runs, title="Sweep", settings=settings, sweep=(sweep_table(swept), sentences)
+        )
         files.append(page)
     return [*files, *figures]
 
 
 def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str) -> dict[str, Any]:
-    """Return sweep.json; `points` are those of the page's heatmap: trimmed, differing in margin and bandwidth alone."""
+    """Return sweep.json; `points` are those of a plane: trimmed, differing in margin and bandwidth alone."""
     plane = swept.plane()
     sft = swept.baseline_of(plane[0] if plane else swept.best)
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
-from trimsft.report.run_tables import confidences
+from trimsft.report.run_tables import band_text, row_of
 from trimsft.runs import by_dotted_name
 from trimsft.runs.files import write_whole
 from trimsft.study import paper_tables as paper
@@ -33,7 +33,8 @@ from trimsft.study.results import Summaries, labels_of, load_results, summarise
 from trimsft.study.scales import SCALES, Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
 from trimsft.tables import Cell as TableCell
-from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
+from trimsft.tables import Records, Table, csv_of, escape_markdown, render, to_latex, to_text
+from trimsft.tokens.statistics import confidence
 from trimsft.tokens.table import TokenTable, read_token_table
 
 MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
@@ -141,9 +142,11 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
         records = makers[study.name](by_objective[BASE], model)
     else:
         band = dict(zip(("margin", "bandwidth"), paper.DEFAULT_BAND, strict=True))
-        records = confidences({method_name(name): table for name, table in by_objective.items()}, band)
-        note = "One training (seed 0) of each method, however many seeds were trained."
-        records = replace(records, notes=[*records.notes, note])
+        rows = [row_of({"run": method_name(name)}, confidence(one, **band)) for name, one in by_objective.items()]
+        notes = [f"Percent of tokens by gap, {band_text(band)}."]
+        notes.append("One training (seed 0) of each method, however many seeds were trained.")
+        digits = {"mean_nll": 3, "mean_entropy": 3}
+        records = Records("confidence", "How well each run knows the tokens", rows, notes, digits)
     # JSON knows no NaN; of a category without tokens there is nothing to say
     rows = [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}

@@ -23,7 +23,7 @@ from trimsft.report.page.scores import score_parts
 from trimsft.report.page.tokens import token_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.runs.files import write_whole
-from trimsft.tables import to_csv
+from trimsft.tables import Table, to_csv
 
 
 def write_report(
@@ -33,7 +33,7 @@ def write_report(
     title: str,
     settings: Mapping[str, Any] | None = None,
     objectives: Sequence[str] = (),
-    sweep: Path | None = None,
+    sweep: tuple[Table, Sequence[str]] | None = None,
 ) -> Path:
     """Write the page; return its path.
 
@@ -41,7 +41,7 @@ def write_report(
         runs: label -> run directory, or file of a token table, the base first. What a directory lacks is left out.
         settings: what was run, for the reader; margin, bandwidth and gamma among them are those of the weights.
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
-        sweep: a sweep.json, or the folder of one, whose settings are shown first.
+        sweep: the table of a sweep and the sentences on it, which are shown first.
     """
     import jinja2
     from markupsafe import Markup
@@ -51,10 +51,14 @@ def write_report(
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     courses = {run.label: run.course for run in read if run.course}
     tokens, scores, answers = token_parts(read, parameters, objectives), score_parts(read), answer_parts(read)
-    audits, sweep_shown = details.audit_parts(read), details.sweep_parts(sweep)
+    audits, sweep_shown = details.audit_parts(read), {}
     known = {run.label: run.table for run in read if run.table}
     tables = details.token_tables(known, tokens["model"], tokens["weighing"], band) if tokens else {}
-    tables |= {**scores["tables"], **sweep_shown.get("tables", {})}
+    tables |= scores["tables"]
+    if sweep:
+        tables["sweep"], (headline, *reasons) = sweep
+        sweep_shown = {"headline": headline, "reason": " ".join([*reasons, *tables["sweep"].notes])}
+        sweep_shown |= {"tables": ["sweep"], "command": settings.get("command")}
     charts = {"gaps": details.gap_charts(known), "trainings": details.training_charts(courses)}
     content = {"suspects": audits, "sweep": sweep_shown, "tokens": True, "scores": scores["tables"]}
     content |= {"answers": answers["data"], "details": True}

@@ -1,27 +1,25 @@
-"""The rest of the page: curves of gaps and trainings, a sweep, suspects of an audit, what the page was made from."""
+"""The rest of the page: curves of gaps and trainings, suspects of an audit, what the page was made from."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimsft.audit.run import AuditFolder, Suspect
 from trimsft.data.visible import visible
-from trimsft.objectives import Objective, display_name
+from trimsft.objectives import Objective
 from trimsft.report.colours import lines_of
 from trimsft.report.comparison import flat
-from trimsft.report.run_tables import confidences, row_of
+from trimsft.report.run_tables import confidence_table, weights_table
 from trimsft.report.runs import Run
-from trimsft.report.sweep import read_sweep
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.runs.secrets import without_folders
-from trimsft.tables import Cell, Records, Table
-from trimsft.tokens.statistics import density, diagnose, range_of
+from trimsft.tables import Table
+from trimsft.tokens.statistics import density, range_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 FINEST = 300  # points of a line
@@ -54,15 +52,10 @@ def token_tables(
     tables: Mapping[str, TokenTable], base: str, weighing: Mapping[str, Objective], band: Mapping[str, float]
 ) -> dict[str, Table]:
     """Return how well each run knows the tokens, and what each objective makes of those of the base."""
-    regions = ("below the band, %", "in it, %", "above it, %")
-    title = f"How well each model knows the tokens; the band is margin {band['margin']:g} ± {band['bandwidth']:g}"
-    sure = ("run", "tokens", "mean nll", "median gap", "first choice, %", "mean entropy", *regions)
-    known = replace(confidences(tables, band).table(), title=title, header=sure)
-    rows = [row_of({"objective": name}, diagnose(tables[base], one, **band)) for name, one in weighing.items()]
-    weights = Records("", f"Weights on all tokens of {base}", rows, digits={"mean_weight": 3, "effective_ratio": 3})
-    gradient = [f"gradient {region}" for region in regions]
-    header = ("objective", "mean weight", "R_eff", "tokens with weight over ½, %", *gradient)
-    return {"confidence": known, "weights": replace(weights.table(), header=header)}
+    weights = weights_table({base: tables[base]}, weighing, band)
+    of_base = tuple(cells for _, *cells in weights.rows)
+    weights = replace(weights, title=f"Weights on all tokens of {base}", header=weights.header[1:], rows=of_base)
+    return {"confidence": confidence_table(tables, band), "weights": weights}
 
 
 def training_charts(courses: Mapping[str, Sequence[TelemetryLine]]) -> list[dict[str, Any]]:
@@ -92,47 +85,6 @@ def log_headline(courses: Mapping[str, Sequence[TelemetryLine]]) -> str:
                 f"and {last:.1f} % in the end {steps}."
             )
     return ""
-
-
-def sweep_parts(path: Path | None) -> dict[str, Any]:
-    """Return what the template shows of a sweep: what was chosen, what is highest and why, a table per objective."""
-    if path is None:
-        return {}
-    sweep = read_sweep(path)
-    best = max(sweep.points, key=lambda point: point.value)
-    alike = sum(point.value >= best.low for point in sweep.points) - 1
-    selected = sweep.selection and sweep.selection.setting
-    chosen = next((point for point in sweep.points if point.setting == selected), None)
-    marks = {best.setting: "highest"}
-    if alike and alike == len(sweep.points) - 1:  # every other setting may be as good
-        headline, marks = "No setting is clearly better than another.", {}
-        reason = "All settings lie within the interval of the highest one."
-    else:
-        headline = f"Highest of {len(sweep.points)} settings: {best}."
-        place = "It is the highest here, too" if best == chosen else f"The highest here is {best}"
-        reason = f"{place}; {alike} {'other lies' if alike == 1 else 'others lie'} within its interval. "
-        reason += "The highest of many is likely too high, by chance"
-        reason += ", so the choice is made on other problems." if chosen else "."
-    chosen_on = f"Chosen{f' on {sweep.selected_on}' if sweep.selected_on else ''}"
-    if chosen:
-        headline = f"{chosen_on}: {chosen}."
-        marks[chosen.setting] = "chosen, highest" if best == chosen and marks else "chosen"
-    elif sweep.selection:
-        reason += f" {chosen_on} was {display_name(sweep.selection.objective)}, which is not on this map."
-    if sweep.baseline:
-        reason += f" SFT: {sweep.baseline.score}."
-    tables = {}
-    for name in dict.fromkeys(point.objective for point in sweep.points):
-        points = {one.setting[1:]: one for one in sweep.points if one.objective == name}
-        margins, widths = (sorted({at for at in axis if at is not None}) for axis in zip(*points, strict=True))
-        rows = []
-        for width in reversed(widths):
-            row = [points.get((margin, width)) for margin in margins]
-            cells = [Cell.of(one.interval, marks.get(one.setting, "")) if one else Cell("") for one in row]
-            rows.append((Cell(f"{width:g}"), *cells))
-        title = f"{display_name(name)}: {sweep.metric} over {', '.join(sweep.benchmarks)} in percent, 95 % intervals"
-        tables[f"sweep of {name}"] = Table(title, ("bandwidth τ", *(f"m = {at:g}" for at in margins)), tuple(rows))
-    return {"headline": headline, "reason": reason, "tables": tables, "command": sweep.command}
 
 
 def audit_parts(runs: Sequence[Run]) -> dict[str, list[Suspect]]:
