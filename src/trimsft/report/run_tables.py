@@ -18,7 +18,6 @@ import numpy as np
 from trimsft.objectives import AutoTrim, Objective
 from trimsft.report import figures
 from trimsft.report.runs import Run, checked_parameters
-from trimsft.report.score_figures import score_dots
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Cell, Table, Value, rounded, to_csv, to_markdown
@@ -57,7 +56,7 @@ def write_analysis(
         drawn["gradient_by_gap"] = figures.gradient_by_gap(base, table, shown)
         drawn["effective_ratio"] = figures.effective_ratio_map(table, **band)
     if metrics := _repeated_samples(runs):
-        drawn["sampling"] = score_dots(metrics, trained)
+        drawn["sampling"] = figures.score_dots(metrics, trained)
     files = []
     for name, made in written.items():
         files.append(write_whole(out / "tables" / f"{name}.md", to_markdown(made).encode()))

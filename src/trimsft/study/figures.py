@@ -5,8 +5,7 @@ from pathlib import Path
 
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.report import figures
-from trimsft.report.figures import Spread, spread_percent
-from trimsft.report.score_figures import ablation_curves, score_dots
+from trimsft.report.figures import Spread, ablation_curves, score_dots, spread_percent
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import plane
 from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow

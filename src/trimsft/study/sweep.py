@@ -358,9 +358,8 @@ def conclusions(swept: Swept) -> list[str]:
 
 def write_sweep(swept: Swept, out: Path, *, command: str = "") -> list[Path]:
     """Write the table, sweep.json, curves of margin and bandwidth, and the page; return the files."""
-    from trimsft.report.figures import spread_percent
+    from trimsft.report.figures import ablation_curves, spread_percent
     from trimsft.report.page.build import write_report
-    from trimsft.report.score_figures import ablation_curves
     from trimsft.study import writing
     from trimsft.study.paper_tables import score_rows
 
