@@ -1,7 +1,7 @@
-"""What is made of runs: tables, figures, and the page that shows them; settings are declared without torch.
+"""Tables, figures and a page of runs; settings are declared without torch.
 
-make_report(ReportSettings(runs=("Base=runs/base", "TrimSFT=runs/trim"), out=Path("report")))        # all of it
-compare(CompareSettings(runs=(Path("runs/sft"), Path("runs/trim")))).comparisons                     # scores, paired
+make_report(ReportSettings(runs=("Base=runs/base", "TrimSFT=runs/trim")))
+compare(CompareSettings(runs=(Path("runs/sft"), Path("runs/trim")))).comparisons
 """
 
 from trimsft.report.comparison import CompareSettings, compare

@@ -54,15 +54,13 @@ NEUTRAL = "#8A8A8A"
 """For what is no method, on white: counts, diagonals, programs of others."""
 OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
 """For a run that no line is left for."""
-_LENT = ("p-threshold", "talr", "saft", "eaft", "infosft", "p-alpha")
-"""Whose lines are lent first to runs of no known method."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
     Line("#0B2447", "#D7E3F4", (4, 1.5), "s"),
     Line("#6797CC", "#4B78C8", (6, 1.5, 1.5, 1.5), "^"),
     Line("#4F2D8A", "#8A6BE8", (2.2, 1), "D"),
 )
-"""For values of a parameter of TrimSFT, beside each other: shades around its blue, no colour of another method."""
+"""For values of a parameter of TrimSFT: shades around its blue."""
 
 
 def _letters(text: str) -> str:
@@ -107,8 +105,8 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
         if method in METHOD_LINES:
             first.setdefault(method, label)
     lines = {label: METHOD_LINES[method] for method, label in first.items()}
-    order = dict.fromkeys((*_LENT, *reversed(METHOD_LINES)))  # those of the paper last: they mean something to a reader
-    free = [METHOD_LINES[name] for name in order if METHOD_LINES[name] not in lines.values()] or [OTHER_LINE]
+    # those of the paper last: they mean something to a reader
+    free = [line for line in reversed(METHOD_LINES.values()) if line not in lines.values()] or [OTHER_LINE]
     others = [label for label in known if label not in lines]
     lines |= {label: free[place % len(free)] for place, label in enumerate(others)}
     return {label: lines[label] for label in labels}

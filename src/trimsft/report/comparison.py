@@ -1,4 +1,4 @@
-"""`trimsft compare`: from the scores of runs to tables and a verdict, and whether they may be set side by side at all.
+"""`trimsft compare`: from the scores of runs to tables, and whether they may be set side by side.
 
 result = compare(CompareSettings(runs=(Path("runs/sft"), Path("runs/trim"))))
 print(result.render("markdown"))

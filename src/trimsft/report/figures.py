@@ -36,7 +36,7 @@ from trimsft.objectives import (
 from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
 from trimsft.runs.files import write_whole
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import PAPER_SETTINGS, density, effective_ratio_grid, range_of, weights_of
+from trimsft.tokens.statistics import density, effective_ratio_grid, range_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Drawing:
         return replace(self, header=header, rows=list(rows))
 
     def save(self, path: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
-        """Write the figure in each format (`PRINT_FORMATS` by default) and its numbers; return the files."""
+        """Write the figure in each format and its numbers; return the files."""
         import matplotlib
 
         contents: dict[str, bytes] = {}
@@ -130,7 +130,7 @@ def draw_line(axes: Axes, x: Any, y: Any, label: str, line: Line, *, marker: boo
 
 
 def plain(label: str) -> str:
-    """Return a label letter by letter: no formulas, not left out for its underscore, nothing that no SVG may hold."""
+    """Return a label letter by letter: no formulas, not left out for its underscore."""
     shown = visible(label).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
@@ -165,7 +165,7 @@ def tokens_at(gaps: Tensor) -> TokenStats:
 
 
 def weighting_functions() -> Drawing:
-    """Draw Figure 1 of the paper: the weights of TrimSFT for margins and bandwidths, and of its halves."""
+    """Draw Figure 1 of the paper: the weights of TrimSFT and of its halves."""
     settings = [(1.5, 0.8), (0.0, 0.8), (3.0, 0.8), (1.5, 2.0)]
     bands: dict[str, Objective] = {f"margin {m:g}, bandwidth {tau:g}": TrimSFT(m, tau) for m, tau in settings}
     halves: dict[str, Objective] = {"TrimSFT": TrimSFT(1.5, 0.8)}
@@ -174,7 +174,7 @@ def weighting_functions() -> Drawing:
 
 
 def weight_curves(groups: Mapping[str, Mapping[str, Objective]]) -> Drawing:
-    """Draw the weights of objectives by label over the gap and over the probability; a row of panels for each group."""
+    """Draw the weights of objectives over the gap and over the probability; a row for each group."""
     import torch
 
     from trimsft.head.problem import weigh
@@ -259,23 +259,15 @@ def gradient_by_gap(name: str, table: TokenTable, weighing: Mapping[str, Objecti
 
 
 def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
-    """Draw R_eff over the plane, with lines of equal height; this setting and the paper's are marked."""
+    """Draw R_eff over the plane of margin and bandwidth; this setting is marked."""
     ratios = effective_ratio_grid(table["gap"], MARGINS.tolist(), BANDWIDTHS.tolist())
     with drawing(COLUMN, 2.9) as drawn:
         axes = drawn.figure.subplots()
         look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "gouraud", "rasterized": True}
         colours = axes.pcolormesh(MARGINS, BANDWIDTHS, ratios, **look)
         axes.set_yscale("log")
-        levels = [level for level in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9) if ratios.min() < level < ratios.max()]
-        if levels:
-            shades = ["white" if level < 0.5 else "black" for level in levels]  # dark on the bright part
-            lines = axes.contour(MARGINS, BANDWIDTHS, ratios, levels=levels, colors=shades, linewidths=0.7)
-            axes.clabel(lines, fmt="%g", fontsize=6.5)
-        mark: dict[str, Any] = {"linestyle": "", "clip_on": True, "color": "white", "markeredgecolor": "black"}
-        theirs = [(m, tau) for m, tau in PAPER_SETTINGS if (m, tau) != (margin, bandwidth)]
-        axes.plot(*zip(*theirs, strict=True), marker="o", label="settings of the paper's tables", **mark)
-        label = rf"$m={margin:g}$, $\tau={bandwidth:g}$"
-        axes.plot(margin, bandwidth, label=label, **{**mark, "marker": "*", "markersize": 8})
+        mark: dict[str, Any] = {"linestyle": "", "marker": "*", "color": "white", "markeredgecolor": "black"}
+        axes.plot(margin, bandwidth, label=rf"$m={margin:g}$, $\tau={bandwidth:g}$", markersize=8, **mark)
         ticks = (0.1, 0.2, 0.5, 1, 2, 5)
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks([], minor=True)
@@ -311,9 +303,15 @@ def score_dots(
                 known = [(benchmarks.index(name) + beside[run], dots[name][run]) for name in dots if run in dots[name]]
                 values, low, high = np.array([spread for _, spread in known]).reshape(-1, 3).T
                 axes.errorbar(
-                    [at for at, _ in known], values, np.maximum(0, [values - low, high - values]),
-                    color=line.colour, marker=line.marker, linestyle="", linewidth=1, label=shown(run),
-                )  # fmt: skip
+                    [at for at, _ in known],
+                    values,
+                    np.maximum(0, [values - low, high - values]),
+                    color=line.colour,
+                    marker=line.marker,
+                    linestyle="",
+                    linewidth=1,
+                    label=shown(run),
+                )
             axes.set_ylabel(plain(metric))
             fit = LETTER * max(map(len, benchmarks)) <= (width - 0.6) / len(benchmarks)
             axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks], rotation=0 if fit else 20)
@@ -357,7 +355,7 @@ def ablation_curves(scores: Scores, *, baseline: float | None = None, metric: st
 
 
 def _draw_curves(axes: Axes, curves: Mapping[str, Mapping[float, Spread]], lines: Mapping[str, Line]) -> None:
-    """Draw values with their intervals shaded; more than a decade of them stands on a logarithmic axis."""
+    """Draw values, their intervals shaded; more than a decade stands on a logarithmic axis."""
     for label, line in lines.items():
         kept = sorted(curves[label])
         middle, low, high = np.array([curves[label][value] for value in kept]).T

@@ -1,6 +1,6 @@
-"""`trimsft report`: one page about tokens and scores of runs; with `--figures` tables and figures beside it.
+"""`trimsft report`: one page about runs; with `--figures` tables and figures beside it.
 
-files = make_report(ReportSettings(runs=("Base=tokens-base.parquet", "TrimSFT=runs/trim"), out=Path("report")))
+files = make_report(ReportSettings(runs=("Base=tokens-base.parquet", "TrimSFT=runs/trim")))
 files.page, files.others, files.warnings
 
 Made from tokens.parquet, eval/ and telemetry.jsonl alone, in seconds, without a model or a GPU.
@@ -60,7 +60,7 @@ class ReportFiles:
 
 
 def make_report(settings: ReportSettings) -> ReportFiles:
-    """Write the page, on request tables and figures; nothing is written where a run or a parameter is refused."""
+    """Write the page, on request tables and figures; nothing where a run or a parameter is refused."""
     from trimsft.report.page.build import write_report
     from trimsft.report.runs import named_runs, read_runs
     from trimsft.tokens.table import incomparable

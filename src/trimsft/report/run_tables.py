@@ -1,8 +1,8 @@
-"""Tables of tokens and scores, and what `trimsft report --figures` writes beside the page; from the runs' files alone.
+"""Tables of tokens, and what `trimsft report --figures` writes beside the page.
 
 write_analysis(Path("report"), read_runs({"Base": Path("runs/base"), "TrimSFT": Path("runs/trim")}))
 
-report/tables/<name>.md, .csv       for reading, for computing; shares are in percent, as the paper prints them
+report/tables/<name>.md, .csv       to read, to compute with; shares are in percent
 report/figures/<name>.svg, .pdf, .png, .csv
 """
 
@@ -28,7 +28,7 @@ Tables = Mapping[str, TokenTable]
 Band = Mapping[str, float]
 """The margin and the bandwidth."""
 _IN_BAND = ("below the band, %", "in it, %", "above it, %")
-_DIGITS = {"mean_nll": 3, "mean_nll_change": 3, "mean_weight": 3, "mean_entropy": 3, "effective_ratio": 3}  # else 2
+_THREE_DIGITS = {"mean_nll", "mean_nll_change", "mean_weight", "mean_entropy", "effective_ratio"}  # others have two
 
 
 def write_analysis(
@@ -67,7 +67,7 @@ def write_analysis(
 
 
 def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figures.Spread]]]:
-    """Return metric -> benchmark -> run -> interval in percent: Figure 2, for as many samples as a run has."""
+    """Return metric -> benchmark -> run -> interval in percent, for as many samples as a run has."""
     metrics: dict[str, dict[str, dict[str, figures.Spread]]] = {}
     for kind in ("average", "pass", "majority"):
         for benchmark in in_order({name for run in runs for name in run.scores}):
@@ -83,7 +83,7 @@ def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figu
 
 
 def token_tables(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> dict[str, Table]:
-    """Return by name the tables that show runs side by side, and how training moved the tokens of the first one."""
+    """Return by name the tables that show runs side by side."""
     base = next(iter(tables))
     categories = [row_of({"run": run}, one) for run, table in tables.items() for one in by_category(table, **band)]
     title = f"Token categories of every run, TrimSFT with {band_text(band)}, in percent"
@@ -123,31 +123,33 @@ def weights_table(tables: Tables, weighing: Mapping[str, Objective], band: Band)
 
 
 def row_of(first: Mapping[str, Value], statistic: Any) -> dict[str, Value]:
-    """Return the fields of a statistic as columns; percentages lose their suffix, for the titles name the unit."""
+    """Return the fields of a statistic as columns; percentages lose their suffix."""
     row = dict(first)
     for name, value in asdict(statistic).items():
         stem = name.removesuffix("_percent")
         if isinstance(value, dict):
             row |= {f"{stem}_{key}".removeprefix("regions_"): one for key, one in value.items()}
         elif isinstance(value, np.ndarray):  # of tokens from a region of gaps to another
-            row |= {f"{REGIONS[was]}_to_{REGIONS[now]}": float(share) for (was, now), share in np.ndenumerate(value)}
+            for (was, now), share in np.ndenumerate(value):
+                row[f"{REGIONS[was]}_to_{REGIONS[now]}"] = float(share)
         else:
             row[stem] = value
     return row
 
 
 def table_of(title: str, rows: Sequence[Mapping[str, Value]], header: Iterable[str] = ()) -> Table:
-    """Return one or more rows, all with the same columns, as a table; without a header the columns' names head it."""
+    """Return rows with the same columns as a table; without a header their names are it."""
 
     def cell(column: str, value: Value) -> Cell:
         if not isinstance(value, int | float):
             return Cell(value or "")
-        text = f"{value:,}" if isinstance(value, int) else rounded(value, _DIGITS.get(column, 2), ",")
+        text = f"{value:,}" if isinstance(value, int) else rounded(value, 3 if column in _THREE_DIGITS else 2, ",")
         return Cell(text, data=value)
 
     cells = tuple(tuple(cell(name, value) for name, value in row.items()) for row in rows)
     names = tuple(number for number, value in enumerate(rows[0].values()) if isinstance(value, str))
-    return Table(title, tuple(header) or tuple(name.replace("_", " ") for name in rows[0]), cells, left=names)
+    columns = tuple(header) or tuple(name.replace("_", " ") for name in rows[0])
+    return Table(title, columns, cells, left=names)
 
 
 def band_text(band: Band) -> str:

@@ -66,7 +66,7 @@ class Run:
 
     @cached_property
     def objective(self) -> str | None:
-        """Return the name of the objective that it was trained with, where that is known; its code is not loaded."""
+        """Return the name of the objective that it was trained with; its code is not loaded."""
         if self.config.get("objective") is not None:
             return str(self.config["objective"])
         trained = self.manifest.get("objective")  # knows the default, too, which config.yaml need not name
@@ -77,7 +77,7 @@ class Run:
 
     @cached_property
     def course(self) -> list[TelemetryLine]:
-        """Return what its training logged of its tokens, step by step; empty where nothing was recorded."""
+        """Return what its training logged of its tokens, step by step."""
         path = self.directory.telemetry_path
         if self.is_table or not path.is_file():
             return []
@@ -102,7 +102,7 @@ class Run:
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
     def samples(self, benchmark: str, problems: Collection[str]) -> dict[str, list[tuple[Sample, GradeLine]]]:
-        """Return the graded samples of these problems, greedy (-1) first, none of further temperatures."""
+        """Return the graded samples, greedy (-1) first, none of further temperatures."""
         folder = self.directory.eval_dir / benchmark
 
         def lines(name: str, kind: type[Kind]) -> Iterator[Kind]:
@@ -121,9 +121,10 @@ class Run:
 
     @cached_property
     def problems(self) -> Mapping[str, Mapping[str, Problem]]:
-        """Return the problems of each benchmark by id, as they were asked; none where the file is gone."""
+        """Return the problems of each benchmark by id, as they were asked."""
         paths = {name: self.directory.eval_dir / name / "problems.jsonl" for name in self.scores}
-        return {name: {one.id: one for one in read_problems(path)} for name, path in paths.items() if path.is_file()}
+        asked = {name: read_problems(path) for name, path in paths.items() if path.is_file()}
+        return {name: {one.id: one for one in problems} for name, problems in asked.items()}
 
 
 def read_runs(runs: Mapping[str, Path]) -> list[Run]:
@@ -138,14 +139,14 @@ def read_runs(runs: Mapping[str, Path]) -> list[Run]:
 
 
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return margin, bandwidth and gamma, the paper's where not given; refuse what none of them can be."""
+    """Return margin, bandwidth and gamma, the paper's where not given."""
     for name in PAPER_OBJECTIVES:
         objective_of(name, parameters)
     return {name: parameters.get(name, default) for name, default in PARAMETERS.items()}
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
-    """Read [LABEL=]PATH of run directories or token tables; without a label a run is called as its folder."""
+    """Read [LABEL=]PATH of run directories or token tables; the folder's name is the default label."""
     runs: dict[str, Path] = {}
     for argument in arguments:
         label, equals, name = argument.partition("=")

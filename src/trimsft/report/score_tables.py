@@ -57,7 +57,7 @@ def score_table(
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Return one row for each comparison with one baseline, all figures that speak for or against the difference."""
+    """Return one row for each comparison, with all figures that speak for or against the difference."""
     rows = []
     for one in comparisons:
         scale = _scale(one.metric)
@@ -99,7 +99,7 @@ def published_table(runs: Mapping[str, Sequence[BenchmarkScore]], published: Map
 
 
 def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | None:
-    """Return runs by temperatures, the mean over their benchmarks; None where none was sampled at a further one."""
+    """Return runs by temperatures, the mean over benchmarks; None without further temperatures."""
     temperatures = {name: temperatures_of(scores) for name, scores in runs.items()}
     if not any(one.at_temperature for scores in runs.values() for one in scores):
         return None
@@ -115,7 +115,7 @@ def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | N
 
 
 def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
-    """Return the scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
+    """Return the scores of one run, a row for each metric."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
     further = [f"T={at:g}" for at in temperatures_of(scores) if all(at in one.at_temperature for one in scores)]

@@ -1,1 +1,1 @@
-"""`report.html`: one file that shows what was run, how it scored, and which tokens it learned from; no network."""
+"""The page: one file that shows what was run, how it scored, and which tokens it learned from."""

@@ -1,4 +1,4 @@
-"""Answers of the page: what every problem came to under every run, what the models wrote, and how they voted.
+"""Answers of the page: what every problem came to under every run, what models wrote, how they voted.
 
     answer_parts(runs)["data"]
     # {"columns": ["math500"], "runs": [...], "evaluated": [0, 1], "pair": [0, 1], "packed": deflated JSON:
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
     right: int
     samples: int
-    vote: float | None  # 1 where the vote of all samples is right, 0 where it is not, between them for ties
+    vote: float | None  # 1 where the vote of all samples is right, between 0 and 1 for ties
     greedy: int | None  # 1 where the greedy answer is right
 
 
@@ -72,7 +72,9 @@ def answer_parts(runs: Sequence[Run]) -> dict[str, Any]:
     written = sum(any(run.scores and run.has_samples(row.benchmark) for run in runs) for row in rows)
     if left_out := written - len(packed["answers"]):
         notes.append(f"The texts of {left_out:,} of {written:,} problems are left out, those that changed least.")
-    problems = [[benchmarks.index(row.benchmark), row.number, visible(row.problem.id), *row.outcomes] for row in rows]
+    problems = []
+    for row in rows:
+        problems.append([benchmarks.index(row.benchmark), row.number, visible(row.problem.id), *row.outcomes])
     data = {
         "runs": [visible(run.label) for run in runs],
         "evaluated": [place for place, run in enumerate(runs) if run.scores],
@@ -118,7 +120,7 @@ def _outcomes(run: Run, benchmark: str) -> dict[str, Outcome]:
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
-    """Return the places of the reference of all comparisons, and of the run that is held against it first.
+    """Return the places of the reference of all comparisons, and of the run held against it first.
 
     The reference is the first run of SFT if there is another, else the first run; None for fewer than two.
     """
@@ -135,7 +137,7 @@ def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
 
 
 def votes_of(grades: Sequence[GradeLine]) -> list[tuple[str, int, bool, bool]]:
-    """Return of each cluster its answer, its votes, whether it is right, and whether none has more votes.
+    """Return the answer of each cluster, its votes, whether it is right, and whether it wins.
 
     Its place is the number of the cluster. The greedy answer has no vote, nor has a sample without an answer.
     """

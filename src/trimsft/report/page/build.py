@@ -107,7 +107,7 @@ def write_report(
 
 
 def minus(number: str | float | None) -> str:
-    """Return a number, to one digit where it is no text, with a sign as long as a plus; a dash for None."""
+    """Return a number with a sign as long as a plus; a dash for None."""
     if number is None:
         return "–"  # noqa: RUF001
     return (number if isinstance(number, str) else f"{number:.1f}").replace("-", "\u2212")

@@ -1,4 +1,4 @@
-"""The rest of the page: curves of gaps and trainings, suspects of an audit, what the page was made from."""
+"""The rest of the page: curves of gaps and trainings, suspects of an audit, what was run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def gap_charts(tables: Mapping[str, TokenTable]) -> list[dict[str, Any]]:
         return []
     gaps = {visible(label): table["gap"] for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), 121)
-    lines = {label: np.stack([grid, density(values, grid)], axis=1).round(5).tolist() for label, values in gaps.items()}
+    lines = {}
+    for label, values in gaps.items():
+        lines[label] = np.stack([grid, density(values, grid)], axis=1).round(5).tolist()
     return [{"title": "Density of the logit gaps", "x": "logit gap", "lines": lines}]
 
 
@@ -94,7 +96,7 @@ def audit_parts(runs: Sequence[Run]) -> dict[str, list[Suspect]]:
 
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
-    """Return what the page was made from: settings but for empty ones, versions, commands, the place of each run."""
+    """Return what the page was made from: settings, versions, commands, the place of each run."""
     facts = flat(settings)
     versions: dict[str, Any] = {}
     for run in runs:

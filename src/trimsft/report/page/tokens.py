@@ -1,4 +1,4 @@
-"""Tokens of the page: the first examples of the base, what SFT and each method make of them, and their wrong steps.
+"""Tokens of the page: the base's first examples, what each method makes of them, and their wrong steps.
 
 The base is the first run with a table that no training is known of: its logits are those before a training. Without
 one, the tokens are those of the first run that has a table, and only its own objective is shown.
@@ -42,7 +42,7 @@ MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
 COMPUTED = (*PAPER_OBJECTIVES, "auto-trim")  # the script has their formulas
 USUAL = ("dft", "trim", "auto-trim")  # what SFT is compared with where nothing was trained
-_MATTERS = 0.5  # percent of some side's gradient; wrong steps with less are no story, or the text means something else
+_MATTERS = 0.5  # percent of some side's gradient; with less, wrong steps are no story
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ def token_parts(
     weighing = {side.name: side.weigher for side in sides}
     count = f"{run.table.example_count:,}"
     shown = count if len(rows) == run.table.example_count else f"{len(rows)} of {count}"
-    return {"data": data, "about": f"{shown} examples, logits of {run.label}", "weighing": weighing, "model": run.label}
+    about = f"{shown} examples, logits of {run.label}"
+    return {"data": data, "about": about, "weighing": weighing, "model": run.label}
 
 
 def _shown_rows(table: TokenTable) -> list[NDArray[np.int64]]:
@@ -124,11 +125,12 @@ def _vocabulary(table: TokenTable, rows: NDArray[np.int64]) -> tuple[list[str], 
 
 
 def _prompts(prompts: Sequence[str]) -> list[str]:
-    """Return the questions as far as they fit, without what a template puts before and after each of them."""
+    """Return the questions as far as they fit, without what a template puts around each of them."""
     bare = [" ".join(prompt.replace(SYSTEM_PROMPT, "").split()) for prompt in prompts]
     if len(bare) > 1:
         shared = os.path.commonprefix  # letter by letter
-        before, after = shared(bare).rpartition(" ")[0], shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
+        before = shared(bare).rpartition(" ")[0]
+        after = shared([one[::-1] for one in bare])[::-1].partition(" ")[2]
         bare = [one[len(before) : len(one) - len(after)].strip() or one for one in bare]
     return [visible(one if len(one) <= PROMPT else f"… {one[-PROMPT:]}") for one in bare]
 
@@ -139,7 +141,7 @@ def _prompts(prompts: Sequence[str]) -> list[str]:
 def _steps(
     table: TokenTable, rows: Sequence[NDArray[np.int64]], masses: Sequence[NDArray[np.float64]]
 ) -> dict[str, Any]:
-    """Return how many arithmetic steps there are, the wrong digits of those that do not hold, and how low gaps lie.
+    """Return how many arithmetic steps there are, the wrong digits among them, and how low gaps lie.
 
     `doubt` is the lowest gap that every wrong result has or goes below, and the lowest that a right one has. Wrong
     steps that no objective learns from are none: `masses` are the gradients of the tokens under each.
@@ -155,7 +157,8 @@ def _steps(
         texts = [("\n" if cut else "") + table.texts["text"][row] for row, cut in zip(own, apart, strict=True)]
         ends = np.cumsum([len(text) for text in texts])
         for step in arithmetic_steps("".join(texts)):
-            first, last = (int(np.searchsorted(ends, at, side="right")) for at in (step.result[0], step.result[1] - 1))
+            start_of_result, end = step.result
+            first, last = np.searchsorted(ends, [start_of_result, end - 1], side="right").tolist()
             count += 1
             (held if step.holds else doubted).append(float(table["gap"][own[first : last + 1]].min()))
             if step.wrong_from is not None:
@@ -172,7 +175,7 @@ def _steps(
 
 
 def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], objectives: Sequence[str] = ()) -> list[Side]:
-    """Return SFT, then each setting that a run was trained with, those that are named, and TrimSFT in any case."""
+    """Return SFT, each setting that a run was trained with, those that are named, and TrimSFT."""
     known: dict[str, Side] = {}
     for run in runs:
         if run.objective is not None and (weigher := _weigher(run, parameters, objectives)) is not None:
