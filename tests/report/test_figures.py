@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 
 from tests.tokens.tiny import make_table
 from trimsft.objectives import SFT, TrimSFT
-from trimsft.report import figures, score_figures
+from trimsft.report import figures
 from trimsft.report.figures import PRINT_FORMATS, Drawing, Spread
-from trimsft.study import paper
 from trimsft.tables import csv_of
 from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
@@ -24,7 +23,6 @@ from trimsft.tokens.table import TokenTable, read_token_table
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&\x08': 3}
 """Labels that LaTeX, legends, CSV and SVG would each trip over."""
 OURS = {(m, tau): (70 + m + tau, 69.0, 81.0) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
-THEIRS = {(m, tau): (20 - tau, 20 - tau, 20 - tau) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
 BAND = {"margin": 1.5, "bandwidth": 0.8}
 WEIGHING: dict[str, Any] = {"sft": SFT(), "trim": TrimSFT()}
 
@@ -45,9 +43,8 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "weighting": (6.6, lambda table: figures.weighting_functions()),
     "objectives": (6.6, lambda table: figures.objective_curves()),
-    "scores": (6.6, lambda table: score_figures.score_dots({"pass@8, %": dots(6), "T=0.3": dots(1)})),
-    "ablation": (3.3, lambda table: score_figures.ablation_curves(OURS, baseline=15.5)),
-    "beside": (6.6, lambda table: score_figures.ablation_curves(OURS, baseline=60.0, paper=(THEIRS, 15.5))),
+    "scores": (6.6, lambda table: figures.score_dots({"pass@8, %": dots(6), "T=0.3": dots(1)})),
+    "ablation": (3.3, lambda table: figures.ablation_curves(OURS, baseline=15.5)),
 }
 """With their widths in inches: a column, or a page of two."""
 
@@ -62,8 +59,20 @@ def rows(drawing: Drawing) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_files_of_a_figure(name: str, drawn: dict[str, Drawing], tmp_path: Path) -> None:
+def test_files_of_a_figure(
+    name: str, drawn: dict[str, Drawing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, boxes = Figure.savefig, []
+
+    def measured(figure: Figure, *args: object, **how: object) -> None:
+        save(figure, *args, **how)  # type: ignore[arg-type]
+        boxes.append((figure.get_tightbbox(), *figure.get_size_inches()))
+
+    monkeypatch.setattr(Figure, "savefig", measured)
     files = drawn[name].save(tmp_path / "one.svg")
+    # nothing is cut off; ticks of a second layout may be wider than those of the first
+    for inside, width, height in boxes:
+        assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
     assert [path.suffix for path in files] == [*PRINT_FORMATS, ".csv"] == [".svg", ".pdf", ".png", ".csv"]
     texts = [node.text for node in ElementTree.parse(files[0]).iter("{http://www.w3.org/2000/svg}text")]
     assert len(texts) > 5  # text is text, to be searched and edited
@@ -77,7 +86,7 @@ def test_data_beside_the_figures(drawn: dict[str, Drawing], table: TokenTable) -
     curve = rows(drawn["ablation"])
     assert len(curve) == 7 and curve[-1]["margin"] == "sft" and curve[-1]["value"] == "15.5"
     scored = rows(drawn["scores"])
-    assert len(scored) == 28 and (scored[-1]["metric"], scored[-1]["high"], scored[-1]["paper"]) == ("T=0.3", "60", "")
+    assert len(scored) == 28 and (scored[-1]["metric"], scored[-1]["high"]) == ("T=0.3", "60")
     gradient = rows(drawn["gradient"])
     mass = weights_of(TrimSFT(), table) * table["gradient_norm"]
     below = 100 * mass[table["gap"] < float(gradient[20]["from"])].sum() / mass.sum()
@@ -97,35 +106,13 @@ def test_the_weights_drawn_are_the_formulas(drawn: dict[str, Drawing]) -> None:
 
 
 def test_figures_of_nothing_are_refused_and_of_one_setting_are_not() -> None:
-    assert score_figures.ablation_curves({(1.5, 0.8): (30.0, 29.0, 31.0)}).rows
-    for draw, message in (
-        (lambda: score_figures.ablation_curves({}), "scores: there are none"),
-        (lambda: score_figures.score_dots({}), "there are no scores"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            draw()
-
-
-def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ticks of the first layout are 15, 20, ..., those of the second 15.0, 17.5, ...: wider."""
-    boxes = []
-    save = Figure.savefig
-
-    def measured(figure: Figure, *args: object, **how: object) -> None:
-        save(figure, *args, **how)  # type: ignore[arg-type]
-        boxes.append((figure.get_tightbbox(), *figure.get_size_inches()))
-
-    monkeypatch.setattr(Figure, "savefig", measured)
-    printed = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
-    scores = {tuple(row.setting): (row.average,) * 3 for row in printed if row.setting and row.average}
-    drawing = score_figures.ablation_curves(scores, baseline=15.5, metric="the paper, average@8, %")  # type: ignore[arg-type]
-    drawing.save(tmp_path / "a.svg")
-    assert len(boxes) == 3
-    for inside, width, height in boxes:
-        assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
+    assert figures.ablation_curves({(1.5, 0.8): (30.0, 29.0, 31.0)}).rows
+    for draw in (figures.ablation_curves, figures.score_dots):
+        with pytest.raises(ValueError, match="there are no"):
+            draw({})
 
 
 def test_more_than_a_decade_is_logarithmic() -> None:
     for values, scale in (([0.1, 2.0], "log"), ([1.0, 10.0], "linear"), ([0.0, 100.0], "linear")):
         by_band = {(1.0, value): (20.0, 19.0, 22.0) for value in values}
-        assert score_figures.ablation_curves(by_band).figure.axes[0].get_xscale() == scale
+        assert figures.ablation_curves(by_band).figure.axes[0].get_xscale() == scale

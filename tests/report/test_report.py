@@ -15,7 +15,8 @@ from trimsft.grading import GRADER_VERSION
 from trimsft.report import CompareSettings, ReportSettings, compare, figures, make_report
 from trimsft.report.runs import Run, named_runs, read_runs
 from trimsft.runs import locked
-from trimsft.study.paper_tables import paper_model
+
+TEXTS = [["It", " is", " \\", "boxed", "{", "4", "}", "<eos>"], ["So", " 1", "+", "1", "=", "2", "<eos>"]]
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,16 @@ def run(*arguments):
     return CliRunner().invoke(cli.app, list(map(str, arguments)), catch_exceptions=False)
 
 
+def refused(*arguments) -> str:
+    """The one line that a command ends with."""
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    return result.stderr
+
+
+# ---- reports
+
+
 def test_a_run_under_way_is_reported() -> None:
     """Its training has not ended, a line is half written, and of an evaluation there are samples without scores."""
     folder = make_telemetry(Path("runs/mine"), "trim", mean_token_accuracy=[0.76, 0.8])
@@ -39,30 +50,11 @@ def test_a_run_under_way_is_reported() -> None:
     with locked(folder / ".lock"):
         assert run("report", "runs/mine").exit_code == 0
     page = Path("runs/mine/report.html").read_text()
-    assert (
-        "mine would at first have written 22.0 % of its training tokens differently" in page and "Training logs" in page
-    )
+    assert "mine would at first have written 22.0 % of its training tokens differently" in page
+    assert "Training logs" in page
 
 
-TEXTS = [["It", " is", " \\", "boxed", "{", "4", "}", "<eos>"], ["So", " 1", "+", "1", "=", "2", "<eos>"]]
-
-
-def test_a_report_of_tables_with_a_sweep() -> None:
-    make_table(Path("tokens-base.parquet"), TEXTS, prompts=("What is 2+2?",))
-    make_table(Path("runs/trim/tokens.parquet"), TEXTS, shift=1.0)
-    points = [{"margin": m, "bandwidth": 0.8, "value": 0.5, "low": 0.4, "high": 0.6, "seeds": 1} for m in (1, 2)]
-    Path("sweep.json").write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
-    words = ["--out", "out", "--title", "Two of them", "--sweep", "sweep.json", "--figures", "--json"]
-    result = run("report", "Base=tokens-base.parquet", "runs/trim", *words)
-    assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert (
-        told["page"] == told["files"][0] == "out/report.html" and "Two of them" in Path("out/report.html").read_text()
-    )
-    assert all(Path(path).is_file() for path in told["files"]) and "out/figures/gap_distribution.csv" in told["files"]
-
-
-def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared() -> None:
+def test_a_report_goes_into_the_run_or_a_folder_and_says_what_cannot_be_compared() -> None:
     make_table(Path("runs/trim/tokens.parquet"), TEXTS)
     make_table(Path("tokens-other.parquet"), TEXTS[:1])
     alone = make_report(ReportSettings(runs=("runs/trim",)))
@@ -70,9 +62,13 @@ def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared
     both = make_report(ReportSettings(runs=("runs/trim", "tokens-other.parquet")))
     assert both.folder == Path("report") and both.others == () and list(Path("report").iterdir()) == [both.page]
     assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
+    words = ["--out", "out", "--title", "Two of them", "--figures", "--json"]
+    files = json.loads(run("report", "Base=tokens-other.parquet", "runs/trim", *words).stdout)["files"]
+    assert files[0] == "out/report.html" and "Two of them" in Path("out/report.html").read_text()
+    assert all(Path(path).is_file() for path in files) and "out/figures/gap_distribution.csv" in files
 
 
-def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_run_alone_loads_no_code() -> None:
+def test_an_objective_of_ones_own_is_loaded_where_it_is_named() -> None:
     Path("mine.py").write_text("open('loaded', 'x').close()\ndef half(tokens):\n    return tokens.gap * 0 + 0.5\n")
     make_table(Path("runs/own/tokens.parquet"), TEXTS)
     Path("runs/own/config.yaml").write_text("objective: mine:half\n")
@@ -83,29 +79,23 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     assert named.exit_code == 0 and Path("loaded").exists() and "trained with" not in named.stderr
     assert "own,mine:half,0.5,1,0," in Path("out/tables/objectives.csv").read_text()
     assert '<th scope="row">half</th><td class="number">0.500</td>' in Path("out/report.html").read_text()
-    Path("broken.py").write_text(
-        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.position\n"
-    )
+    code = "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.position\n"
+    Path("broken.py").write_text(code)
     for name, why in {
         "logit": "gives tokens a weight that is not finite",
         "gold": "cannot weigh a token table (UsageError: objective: fails in line",
     }.items():
-        refused = run("report", "runs/own", "--out", "other", "--objective", f"broken:{name}")
-        assert refused.exit_code == 2 and why in refused.stderr and refused.stderr.count("\n") == 1
+        assert why in refused("report", "runs/own", "--out", "other", "--objective", f"broken:{name}")
     assert not Path("other").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "must be a run directory or a token table (NAME.parquet), got 'nowhere'"),
         (["notes.txt"], "must be a run directory or a token table (NAME.parquet), got 'notes.txt'"),
         (["a.parquet", "--bandwidth", "0"], "trimsft: --bandwidth: must be above 0, got 0.0"),
-        (["a.parquet", "--gamma", "-1"], "trimsft: --gamma: must be at least 0, got -1.0"),
         (["a.parquet", "--margin", "nan"], "trimsft: --margin: must be a number, got nan"),
         (["a.parquet", "--out", "b.html"], "trimsft: --out: must be a folder, got 'b.html'"),
-        (["a.parquet", "--sweep", "none.json"], "none.json"),
-        (["empty"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'empty'"),
         (["begun"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'begun'"),
         (["odd.parquet"], "nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'odd.parquet'"),
     ],
@@ -113,14 +103,11 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
 def test_reports_that_cannot_be_made(arguments, message) -> None:
     make_table(Path("a.parquet"), TEXTS)
     Path("notes.txt").touch()
-    for folder in ("empty", "begun/eval/amc", "odd.parquet/tokens.parquet"):
+    for folder in ("begun/eval/amc", "odd.parquet/tokens.parquet"):
         Path(folder).mkdir(parents=True)
     Path("begun/eval/amc/samples.jsonl").touch()
     before = sorted(Path().rglob("*"))
-    result = run("report", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr and result.stderr.count("\n") == 1
-    assert sorted(Path().rglob("*")) == before
+    assert message in refused("report", *arguments) and sorted(Path().rglob("*")) == before
 
 
 def test_labels() -> None:
@@ -142,22 +129,19 @@ def test_a_run_is_read_as_the_files_it_has() -> None:
     make_eval(Path("run"), "amc", [1, 4])
     make_table(Path("run/tokens.parquet"), TEXTS)
     Path("run/config.yaml").write_text("objective: trim-e\n")
-    Path("run/manifest.json").write_text(json.dumps({"model": {"name": "Qwen/Qwen2.5-Math-1.5B"}}))
     run = Run("mine", Path("run"))
-    assert run.objective == "trim-e" and paper_model(run.trained_from) == "Qwen2.5-Math-1.5B"
-    assert run.interval_percent("amc", "average").value == pytest.approx(100 * 5 / 16)
-    assert run.interval_percent("math500", "average") is None and len(run.table) == sum(map(len, TEXTS))
+    assert run.objective == "trim-e" and len(run.table) == sum(map(len, TEXTS)) and list(run.scores) == ["amc"]
     table = Run("TrimSFT", Path("run/tokens.parquet"))
-    assert (table.objective, table.scores, table.manifest, table.trained_from) == ("trim", {}, {}, "")
+    assert (table.objective, table.scores, table.manifest, table.course) == ("trim", {}, {}, [])
     assert Run("Base", Path("run/tokens.parquet")).objective is None
-    Path("run/manifest.json").write_text(json.dumps({"model": "models/x"}))
-    assert Run("x", Path("run")).trained_from == "models/x"
     Path("run/eval/amc/scores.json").write_text("[]")
     with pytest.raises(RunError, match=r"scores\.json: input should be an object, got \[\]; it is damaged"):
         _ = Run("x", Path("run")).scores
     with pytest.raises(RunError, match="'x' has no folder 'nowhere'"):
         read_runs({"x": Path("nowhere")})
 
+
+# ---- comparisons
 
 PROTOCOL = {
     "benchmark": "amc",
@@ -171,15 +155,18 @@ PROTOCOL = {
 }
 
 
-def evaluated(folder: str, correct: list[int], benchmark: str = "amc") -> None:
+def evaluated(folder: str, correct: list[int], benchmark: str = "amc", **asked: str) -> Path:
+    """A run with scores; `asked` are the texts of its problems by id."""
     where = Path(folder) / "eval" / benchmark
     where.mkdir(parents=True)
-    record = {
-        "grader": {"kind": "strict", "version": GRADER_VERSION},
-        **score_of(benchmark, correct, resamples=50).as_dict(),
-    }
+    grader = {"kind": "strict", "version": GRADER_VERSION}
+    record = {"grader": grader, **score_of(benchmark, correct, resamples=50).as_dict()}
     (where / "scores.json").write_text(json.dumps(record))
     (where / "settings.json").write_text(json.dumps(PROTOCOL))
+    if asked:
+        lines = [json.dumps({"id": name, "problem": text, "answer": "1"}) + "\n" for name, text in asked.items()]
+        (where / "problems.jsonl").write_text("".join(lines))
+    return where
 
 
 def test_compare_shows_both_tables() -> None:
@@ -189,8 +176,8 @@ def test_compare_shows_both_tables() -> None:
     assert shown.exit_code == 0 and "Difference to sft" in shown.stdout and "+62.5" in shown.stdout
     text = run("compare", "sft", "trim", "--format", "markdown").stdout
     assert "| trim | amc | average (%) | 3 | 25.0 | 87.5 |" in text and "**average (%)**" in text
-    (told,) = json.loads(run("compare", "sft", "trim", "--format", "json", "--metric", "pass@8").stdout)
-    assert told["metric"] == "pass@8" and told["candidate"] == "trim"
+    (one,) = json.loads(run("compare", "sft", "trim", "--format", "json", "--metric", "pass@8").stdout)
+    assert one["metric"] == "pass@8" and one["candidate"] == "trim"
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("b/trim")), benchmark=("amc",)))
     assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"] * 2  # sampled, and greedily
     assert compared.comparisons[0].difference.value == pytest.approx(0.625)
@@ -207,24 +194,20 @@ def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
         "Left out: math500; no scores of sft and dft.",
     ]
     assert compared.left_out[0] in run("compare", "sft", "trim", "dft").stdout
-    told = run("compare", "sft", "trim", "--format", "json")
-    assert json.loads(told.stdout)[0]["benchmark"] == "amc"
-    assert told.stderr.startswith("trimsft: Left out: gsm8k; no scores of trim.\n")
-    nothing = run("compare", "sft", "other")
-    assert nothing.exit_code == 2 and "share no benchmark: sft has amc, gsm8k; other has aime" in nothing.stderr
+    shown = run("compare", "sft", "trim", "--format", "json")
+    assert json.loads(shown.stdout)[0]["benchmark"] == "amc"
+    assert shown.stderr.startswith("trimsft: Left out: gsm8k; no scores of trim.\n")
+    assert "share no benchmark: sft has amc, gsm8k; other has aime" in refused("compare", "sft", "other")
 
 
-def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
-    for name, correct in (("sft", [1] * 9), ("trim", [6] * 9), ("same", [6] * 9)):
-        evaluated(name, correct)
+def test_a_difference_between_protocols_is_marked() -> None:
+    folders = [evaluated(name, correct) for name, correct in (("sft", [1] * 9), ("trim", [6] * 9), ("same", [6] * 9))]
     other = PROTOCOL | {"seed": 7, "samples": 4, "engine": {"name": "server", "model": "b"}}
-    other |= {
-        "sampling": PROTOCOL["sampling"] | {"temperature": 0.6},
-        "prompt": PROTOCOL["prompt"] | {"example": "Q" * 99},
-    }
-    Path("trim/eval/amc/settings.json").write_text(json.dumps(other))
+    other["sampling"] = PROTOCOL["sampling"] | {"temperature": 0.6}
+    other["prompt"] = PROTOCOL["prompt"] | {"example": "Q" * 99}
+    (folders[1] / "settings.json").write_text(json.dumps(other))
     again = PROTOCOL | {"seed": 3, "engine": PROTOCOL["engine"] | {"model": "c"}, "details": {}}
-    Path("same/eval/amc/settings.json").write_text(json.dumps(again))
+    (folders[2] / "settings.json").write_text(json.dumps(again))
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("same"))))
     differing = [
         "engine.dtype not set (sft: bfloat16)",
@@ -238,49 +221,25 @@ def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
         assert [row[0].text for row in table.rows][-2:] == ["trim †", "same"]
         assert f"† Protocol of trim: {'; '.join(differing)}. A difference may be due to that." in table.notes
     assert json.loads(compared.render("json"))[0]["protocol"] == differing
-    Path("trim/eval/amc/settings.json").unlink()
+    (folders[1] / "settings.json").unlink()
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"))))
     assert compared.protocol == {"trim": ["not known, since settings.json is missing"]}
 
 
-def test_scores_by_other_graders_are_refused() -> None:
-    evaluated("sft", [1, 2, 3])
-    evaluated("trim", [6, 7, 8])
-    path = Path("trim/eval/amc/scores.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"grader": {"kind": "strict", "version": "1"}}))
-    result = run("compare", "sft", "trim")
-    assert result.exit_code == 2 and "trim was graded by strict 1, sft by strict" in result.stderr
-    assert "grade again with trimsft eval, which generates nothing anew" in result.stderr
-
-
-def ask(folder: str, problems: dict[str, str]) -> None:
-    lines = [json.dumps({"id": name, "problem": text, "answer": "1"}) for name, text in problems.items()]
-    Path(folder, "eval/amc/problems.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def test_other_problems_under_the_same_ids_are_refused() -> None:
-    evaluated("sft", [0, 4, 8])
-    evaluated("trim", [8, 4, 0])
-    ask("sft", {"p000": "one", "p001": "two", "p002": "three"})
-    ask("trim", {"p000": "one", "p001": "another", "p002": "three"})
-    result = run("compare", "sft", "trim")
-    assert result.exit_code == 2 and result.stderr.count("\n") == 1
-    assert "problem 'p001' of 'amc' has another text or answer in sft than in trim" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sft"], "must be two or more, got 'sft'"),
-        (["sft", "sft", "--format", "html"], "--format: unknown name 'html'"),
-        (["sft", "none"], "none"),
-        (["sft", "sft", "-b", "math500"], "math500"),
-        (["sft", "sft", "--metric", "pass@99"], "pass@99"),
-    ],
-)
-def test_comparisons_that_cannot_be_made(arguments, message) -> None:
-    evaluated("sft", [1, 2, 3])
-    result = run("compare", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
+def test_comparisons_that_cannot_be_made() -> None:
+    evaluated("sft", [1, 2, 3], p000="one", p001="two")
+    evaluated("trim", [6, 7, 8], p000="one", p001="another")
+    graded = evaluated("graded", [6, 7, 8]) / "scores.json"
+    graded.write_text(json.dumps(json.loads(graded.read_text()) | {"grader": {"kind": "strict", "version": "1"}}))
+    for arguments, message in {
+        "sft": "must be two or more, got 'sft'",
+        "sft sft --format html": "--format: unknown name 'html'",
+        "sft none": "none",
+        "sft sft -b math500": "math500",
+        "sft sft --metric pass@99": "pass@99",
+        "sft graded": "graded was graded by strict 1, sft by strict",
+        "sft trim": "problem 'p001' of 'amc' has another text or answer in sft than in trim",
+    }.items():
+        assert message in refused("compare", *arguments.split())
     with pytest.raises(UsageError, match="runs: must be two or more"):
         CompareSettings(runs=(Path("sft"),))

@@ -12,7 +12,6 @@ from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.study import sweep_output
 from trimsft.errors import RunError, UsageError
 from trimsft.report import figures
-from trimsft.report.sweep import read_sweep as read_for_page
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
@@ -244,15 +243,16 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     rows = rows_of(out / "sweep.csv")
     assert [row["benchmark"] for row in rows] == ["easy", "hard", "average"] * 7
     assert [row["objective"] for row in rows][::3] == ["sft", *["trim"] * 6]
-    seen, page = read_for_page(out), (out / "report.html").read_text()
-    assert (seen.metric, seen.benchmarks, seen.selected_on) == ("average@8", ("hard",), "easy")
+    seen, page = json.loads((out / "sweep.json").read_text()), (out / "report.html").read_text()
+    assert (seen["metric"], seen["benchmarks"], seen["selected_on"]) == ("average@8", ["hard"], "easy")
     sft = swept.baselines[0].interval("average", "hard")
-    assert (seen.baseline.value, seen.baseline.low, seen.baseline.high) == (sft.value, sft.low, sft.high)
-    assert "trimsft sweep x" in page and f"SFT: {100 * sft.value:.1f} [" in page
-    assert {(point.margin, point.bandwidth) for point in seen.points} == {(m, t) for m in (0, 1.5) for t in (0.5, 1, 3)}
-    assert all((out / "..").resolve() in (out / point.run).resolve().parents for point in seen.points)
+    assert (seen["baseline"]["value"], seen["baseline"]["low"]) == (sft.value, sft.low)
+    assert "trimsft sweep x" in page and seen["sentences"][0] in page and f">{100 * sft.value:.1f}" in page
+    points, band = seen["points"], ("margin", "bandwidth")
+    assert {tuple(point[name] for name in band) for point in points} == {(m, t) for m in (0, 1.5) for t in (0.5, 1, 3)}
+    assert all((out / "..").resolve() in (out / point["run"]).resolve().parents for point in points)
     hard = swept.points[0].interval("average", "hard")
-    assert (seen.points[0].value, seen.points[0].low) == (hard.value, hard.low), "not the benchmark it was chosen on"
+    assert (points[0]["value"], points[0]["low"]) == (hard.value, hard.low), "not the benchmark it was chosen on"
 
 
 def test_files_have_sft_differences_seeds_and_intervals(tmp_path):

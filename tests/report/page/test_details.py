@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from trimsft.audit.run import Suspect
 from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.build import write_report
-from trimsft.report.sweep import read_sweep
+from trimsft.tables import text_table
 
 
 def test_trainings_have_a_panel_for_each_field_and_the_lines_of_their_methods(browser, tmp_path) -> None:
@@ -33,74 +32,15 @@ def test_trainings_have_a_panel_for_each_field_and_the_lines_of_their_methods(br
     assert "Training logs" not in page_of(tmp_path, {"Base": tmp_path / "run"}).words
 
 
-# ---- a sweep
-
-
-def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:
-    bounds = {"low": value - 0.02, "high": value + 0.02}
-    return {"margin": margin, "bandwidth": bandwidth, "value": value, **bounds, **more}
-
-
-# three margins by three bandwidths, not evenly spaced, two not tried
-POINTS = [
-    point(1.5, 0.8, 0.61, seeds=3, run="runs/a"),
-    point(0.5, 0.8, 0.55),
-    point(4.0, 0.8, 0.3),
-    point(0.5, 2.0, 0.6),
-    point(1.5, 2.0, 0.5),
-    point(4.0, 0.25, 0.45),
-    point(1.5, 0.25, 0.52),
-]
-CHOSEN = point(0.5, 2.0, 0.6, objective="trim")
-
-
-def write(folder: Path, **changes: Any) -> Path:
-    path = folder / "sweep.json"
-    path.write_text(json.dumps({"metric": "average@8", "benchmarks": ["math500"], "points": POINTS} | changes))
-    return path
-
-
-def page_with(folder: Path, sweep: Path) -> Page:
-    (folder / "run").mkdir(exist_ok=True)
-    return page_of(folder, {"Base": folder / "run"}, sweep=sweep)
-
-
-def test_a_sweep_marks_what_was_chosen_and_what_is_highest_apart(tmp_path) -> None:
-    baseline = {"objective": "sft", "value": 0.5, "low": 0.4, "high": 0.6}
-    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection=CHOSEN, baseline=baseline))
-    assert read.tabs[0] == "#sweep"
-    assert "Chosen on gsm8k: TrimSFT with margin 0.5 and bandwidth 2, 60.0 [58.0, 62.0] %." in read.words
-    assert (
-        "The highest here is TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0] %; 1 other lies" in read.words
-    )
-    assert "so the choice is made on other problems. SFT: 50.0 [40.0, 60.0] %." in read.words
-    start = read.rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
-    assert read.rows[start + 1 : start + 4] == [
-        ["2", "60.0 chosen [58.0, 62.0]", "50.0 [48.0, 52.0]", "–"],  # noqa: RUF001
-        ["0.8", "55.0 [53.0, 57.0]", "61.0 highest [59.0, 63.0]", "30.0 [28.0, 32.0]"],
-        ["0.25", "–", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],  # noqa: RUF001
-    ]
-    other = {"objective": "dft", "value": 0.6, "low": 0.5, "high": 0.7}
-    read = page_with(tmp_path, write(tmp_path, selected_on="gsm8k", selection=other))
-    assert "Chosen on gsm8k was DFT, which is not on this map." in read.words
-
-
-def test_no_setting_of_equal_ones_is_the_highest(tmp_path) -> None:
-    read = page_with(tmp_path, write(tmp_path, points=[point(m, 0.8, 0.5) for m in (0.5, 1.5)]))
-    assert "No setting is clearly better than another." in read.words
-    assert "highest" not in [cell for row in read.rows for cell in row][-1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"points": []}, r"points: tuple should have at least 1 item"),
-        ({"points": [point(float("nan"), 1, 0.5)]}, r"margin: input should be a finite number, got nan"),
-    ],
-)
-def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, message) -> None:
-    with pytest.raises(RunError, match=message):
-        read_sweep(write(tmp_path, **changes))
+def test_a_sweep_is_shown_first(tmp_path) -> None:
+    table = text_table(("", "hard"), [("DFT", "60.0"), ("TrimSFT, m = 6", "61.0")], ["Brackets: 95 %."])
+    (tmp_path / "run").mkdir()
+    settings = {"command": "trimsft sweep x"}
+    first = (table, ["Chosen on easy: DFT.", "tau explains most."])
+    read = page_of(tmp_path, {"Base": tmp_path / "run"}, settings=settings, sweep=first)
+    assert read.tabs[0] == "#sweep" and ["TrimSFT, m = 6", "61.0"] in read.rows and "sweep" in read.data["csv"]
+    said = "Chosen on easy: DFT. tau explains most. Brackets: 95 %."
+    assert said in read.words and "Made by trimsft sweep x" in read.words
 
 
 # ---- an audit
