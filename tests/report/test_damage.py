@@ -2,8 +2,8 @@
 
 import json
 import random
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +13,8 @@ from trimsft.errors import TrimSFTError
 from trimsft.report import CompareSettings, ReportSettings, compare, make_report
 
 TEXTS = [["So", " the", " sum", " is", " 4", "2", "."], ["Thus", " x", " =", " 7", "."]]
-ODD: list[Any] = [None, True, -1, 0, 1.5, 10**30, float("nan"), float("inf"), "", "x", [], [[]], {}, {"a": {}}]
+VALUE = re.compile(rb'(?<=: )("[^"]*"|[\w.+-]+)')
+ODD = b'null true -1 0 1.5 1e30 NaN Infinity "" "x" [] [[]] {} {"a":{}}'.split()
 
 
 @pytest.fixture(scope="module")
@@ -29,35 +30,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def damaged(content: bytes, name: str, rng: random.Random) -> bytes:
-    """Return the content after one misfortune."""
-    kind = rng.choice(["flip", "cut", "zero", "value", "value", "value"])
-    start = rng.randrange(len(content))
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """Return the content after one misfortune: of a JSON another value, else a bit flipped, or the end is gone."""
+    kind, start = rng.choice(["flip", "cut", "value", "value"]), rng.randrange(len(content))
     if kind == "cut":
         return content[:start]
-    if kind == "zero":
-        return content[:start] + bytes(min(64, len(content) - start)) + content[start + 64 :]
-    if kind == "value" and name.endswith((".json", ".jsonl")):
-        lines = content.splitlines() if name.endswith(".jsonl") else [content]
-        place = rng.randrange(len(lines))
-        lines[place] = json.dumps(with_other_value(json.loads(lines[place]), rng)).encode()
-        return b"\n".join(lines) + b"\n"
-    flipped = bytearray(content)
-    flipped[start] ^= 1 << rng.randrange(8)
-    return bytes(flipped)
-
-
-def with_other_value(record: Any, rng: random.Random) -> Any:
-    """Replace one value somewhere within, or take it away."""
-    inner = list(record) if isinstance(record, dict) else list(range(len(record))) if isinstance(record, list) else []
-    if not inner or rng.random() < 0.1:
-        return rng.choice(ODD)
-    key = rng.choice(inner)
-    if rng.random() < 0.2:
-        del record[key]
-    else:
-        record[key] = with_other_value(record[key], rng)
-    return record
+    if kind == "value" and (values := list(VALUE.finditer(content))):
+        value = rng.choice(values)
+        return content[: value.start()] + rng.choice(ODD) + content[value.end() :]
+    return content[:start] + bytes([content[start] ^ 1 << rng.randrange(8)]) + content[start + 1 :]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -65,9 +46,9 @@ def test_a_damaged_file_is_shown_or_refused_in_one_line(tmp_path, runs, seed) ->
     rng = random.Random(seed)
     path = rng.choice(sorted(path for run in runs.values() for path in run.rglob("*") if path.is_file()))
     whole = path.read_bytes()
-    path.write_bytes(damaged(whole, path.name, rng))
+    path.write_bytes(damaged(whole, rng))
     named = tuple(f"{label}={run}" for label, run in runs.items())
-    refusals: list[TrimSFTError] = []
+    refusals = []
     try:
         for make in (
             lambda: compare(CompareSettings(runs=tuple(runs.values()))).render("markdown"),

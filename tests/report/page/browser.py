@@ -1,9 +1,10 @@
 """A real browser for the tests: Chromium through chromedriver's own HTTP protocol, so no package is needed.
 
-with Browser() as browser:
-    browser.open(Path("report.html"))
-    browser.run("return document.title")
-    browser.console(), browser.requests()
+browser = Browser()
+browser.open(Path("report.html"))
+browser.run("return document.title")
+browser.console(), browser.requests()
+browser.close()
 """
 
 import contextlib
@@ -18,20 +19,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 ARGUMENTS = [
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars"),
+    "--window-size=1400,1000",
 ]
-PATIENCE = 60.0
-"""Seconds after which something that has not happened is taken never to happen."""
+PATIENCE = 60.0  # seconds after which something that has not happened never will
 
 
 def wait(done: Callable[[], Any]) -> None:
-    """Until something is true."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, "it did not happen in time"
@@ -41,7 +39,7 @@ def wait(done: Callable[[], Any]) -> None:
 class Browser:
     """One window, with an empty profile."""
 
-    def __init__(self, size: tuple[int, int] = (1400, 1000)) -> None:
+    def __init__(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -50,7 +48,7 @@ class Browser:
         self._process = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=quiet, stderr=quiet)
         wanted = {
             "browserName": "chrome",
-            "goog:chromeOptions": {"binary": CHROMIUM, "args": [*ARGUMENTS, f"--window-size={size[0]},{size[1]}"]},
+            "goog:chromeOptions": {"binary": CHROMIUM, "args": ARGUMENTS},
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }
         try:
@@ -58,12 +56,10 @@ class Browser:
             opened = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         except BaseException:
             self._process.kill()
-            self._process.wait()
             raise
         self._session = f"/session/{opened['sessionId']}"
 
     def open(self, page: Path, fragment: str = "") -> None:
-        """Load a page anew; what was said and asked for before is forgotten."""
         # from elsewhere, or another fragment alone would load nothing
         self._ask("POST", f"{self._session}/url", {"url": "about:blank"})
         self.console(), self.requests()
@@ -74,7 +70,6 @@ class Browser:
         return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
     def command(self, name: str, **parameters: Any) -> Any:
-        """A command of the DevTools protocol."""
         return self._ask("POST", f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def press(self, *keys: str) -> None:
@@ -84,11 +79,9 @@ class Browser:
             self.command("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
     def click(self, name: str) -> None:
-        """On the element with that id."""
         self.run("document.getElementById(arguments[0]).click()", name)
 
     def text(self, name: str) -> str:
-        """The text of the element with that id."""
         return self.run("return document.getElementById(arguments[0]).textContent", name)
 
     def box(self, selector: str) -> tuple[float, ...]:
@@ -102,11 +95,9 @@ class Browser:
         self.command("Emulation.setDeviceMetricsOverride", **metrics)
 
     def scheme(self, name: str) -> None:
-        """What the system prefers: light or dark."""
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def reset(self) -> None:
-        """As it was at first, whatever a test has done."""
         self.command("Emulation.clearDeviceMetricsOverride")
         self.command("Emulation.setTouchEmulationEnabled", enabled=False)
         self.command("Emulation.setEmulatedMedia", media="", features=[])
@@ -117,15 +108,11 @@ class Browser:
         return [entry["message"] for entry in self._ask("POST", f"{self._session}/se/log", {"type": "browser"})]
 
     def requests(self) -> list[str]:
-        """What was asked for since the last time."""
         entries = self._ask("POST", f"{self._session}/se/log", {"type": "performance"})
         events = [json.loads(entry["message"])["message"] for entry in entries]
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
-    def __enter__(self) -> "Browser":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         with contextlib.suppress(OSError):
             self._ask("DELETE", self._session)
         self._process.terminate()

@@ -23,8 +23,9 @@ GAPS = [1.2, *[7.0] * 6, -9.0, *[6.0] * 3, 1.9, 8.0, 8.0, *[9.0] * 4, 2.0, 5.0, 
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("chromium and chromedriver are not installed; `make browser` installs them")
-    with Browser() as opened:
-        yield opened
+    opened = Browser()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -125,7 +125,6 @@ class Page(HTMLParser):
 
     @property
     def words(self) -> str:
-        """The text with single spaces."""
         return " ".join(self.text.split())
 
     @property
@@ -135,7 +134,6 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> Any:
-        """What it tells its script."""
         return json.loads(re.search(r'id="data">(.*?)</script>', self.html, re.DOTALL)[1])
 
     @property
@@ -165,12 +163,10 @@ class Page(HTMLParser):
 
 
 def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more: Any) -> Page:
-    """The page of these runs, written and read."""
     return Page(write_report(folder / "report.html", runs, title=title, **more).read_text(encoding="utf-8"))
 
 
 def unpack(packed: str) -> np.ndarray:
-    """The values of a packed array, as page.js has them."""
     return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
