@@ -9,21 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import (
-    HIDDEN,
-    HOSTILE,
-    HOSTILE_TEXTS,
-    Page,
-    make_eval,
-    make_evaluated,
-    make_telemetry,
-    page_of,
-    unpack,
-)
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of, unpack
 from tests.tokens.tiny import make_table
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import UsageError
 from trimsft.report.page import tokens
-from trimsft.report.page.build import write_report
 from trimsft.report.page.tokens import packed
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
@@ -95,20 +84,6 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
     assert read.facts["run a"] == "a; tokens: model base, data.rows 2, template chat"
 
 
-def test_what_cannot_be_read_is_named(tmp_path) -> None:
-    with pytest.raises(ValueError, match="runs: there are none"):
-        write_report(tmp_path / "r.html", {}, title="")
-    with pytest.raises(RunError, match=r"'SFT'.* run directory"):
-        write_report(tmp_path / "r.html", {"SFT": tmp_path / "no"}, title="")
-    make_eval(tmp_path / "half", "lab-easy", [1])
-    for wrong in ("many", True, None, float("nan"), 0):
-        with pytest.raises(ValueError, match="bandwidth: must be a finite number > 0, got"):
-            page_of(tmp_path, {"Half": tmp_path / "half"}, settings={"bandwidth": wrong})
-    (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
-    with pytest.raises(RunError, match=r"scores.json: invalid JSON"):
-        page_of(tmp_path, {"Half": tmp_path / "half"})
-
-
 # ---- what it says where something is missing
 
 
@@ -121,14 +96,11 @@ def test_a_page_says_which_command_gives_what_it_lacks(tmp_path) -> None:
     assert "trimsft tokens RUN --data" in page_of(tmp_path, {"Nothing": tmp_path / "empty"}).words
 
 
-def test_one_trained_run_is_told_by_its_training_log(tmp_path) -> None:
-    """Nobody would train it once more by SFT, and nothing is known of before the training but the log."""
-    run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
-    make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
-    read = page_of(tmp_path, {"mine": run})
-    assert "mine would at first have written 20.8 % of its training tokens differently, and 20.8 % in" in read.words
-    data = read.data["tokens"]
-    assert not data["base"] and [side["name"] for side in data["sides"]] == ["TrimSFT"]
+def test_a_bandwidth_that_cannot_be_is_refused(tmp_path) -> None:
+    runs = {"A": table(tmp_path / "a.parquet")}
+    for wrong in ("many", True, None, float("nan"), 0):
+        with pytest.raises(UsageError, match="bandwidth: must be a finite number > 0, got"):
+            page_of(tmp_path, runs, settings={"bandwidth": wrong})
 
 
 def test_what_was_run_and_what_is_not_all_there(tmp_path) -> None:

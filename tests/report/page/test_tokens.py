@@ -103,10 +103,8 @@ def test_shares_and_bars_of_every_method_are_those_of_the_records(browser, tmp_p
         label = display_name(name)
         browser.run("document.querySelector(`#methods input[value='${arguments[0]}']`).click()", label)
         masses = [weights_of(make_objective(one), table) * table["gradient_norm"] for one in ("sft", name)]
-        said = re.fullmatch(
-            r"80 of 120 .*SFT spends (.*?) of its gradient on them; .* spends (.*?)\.", headline(browser)
-        )
-        for words, mass in zip(said.groups(), masses, strict=True):
+        pattern = r"80 of 120 .*SFT spends (.*?) of its gradient on them; .* spends (.*?)\."
+        for words, mass in zip(re.fullmatch(pattern, headline(browser)).groups(), masses, strict=True):
             share = 100 * mass[wrong].sum() / mass.sum()
             assert words == ("almost none" if share < 0.1 else f"{share:.1f} %" if share < 10 else f"{share:.0f} %")
         for colour, mass in zip(("grey", "blue"), masses, strict=True):
@@ -148,20 +146,14 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
     table = read_token_table(base)
     mass = table["gradient_norm"] * weights_of(TrimSFT(), table)
     sft, trim = (100 * one[gap < 0].sum() / one.sum() for one in (table["gradient_norm"], mass))
-    said = (
-        f"The model would have written 25 % of these tokens differently. SFT spends {sft:.0f} % of its gradient there,"
-    )
-    assert trim < 0.1 and headline(browser) == f"{said} TrimSFT almost none."
+    said = f"SFT spends {sft:.0f} % of its gradient there, TrimSFT almost none."
+    assert trim < 0.1
+    assert headline(browser) == f"The model would have written 25 % of these tokens differently. {said}"
     assert browser.text("question") == "Example 1" and browser.text("place") == "example 1 of 2"
     assert len(texts(browser, ".row:first-child .t")) == 48
     browser.run("document.querySelector('.text button').click()")
-    assert (
-        len(texts(browser, ".row:first-child .t")) == 120
-        and browser.run("return document.querySelectorAll('.t.bad').length") == 0
-    )
-
-
-def test_weights_of_the_data_count_and_are_said(browser, tmp_path) -> None:
+    assert len(texts(browser, ".row:first-child .t")) == 120 and not texts(browser, ".t.bad")
+    # weights of the data count and are said
     gap, weight = np.array([-2.0, 1.5, 1.5, 1.5]), np.array([3, 0.5, 1, 1])
     base = make_table(tmp_path / "base.parquet", [["a", "b", "c", "d"]], gap=gap, data_weight=weight)
     view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
@@ -177,7 +169,8 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
     make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
     make_evaluated(run, "easy", {"e0": "1 1 1 2"})
     view(browser, write_report(tmp_path / "r.html", {"mine": run}, title="t"))
-    assert "SFT spends" not in headline(browser) and "mine would at first" in headline(browser)
+    said = "mine would at first have written 20.8 % of its training tokens differently, and 20.8 % in the end"
+    assert headline(browser).startswith(said)
     assert browser.text("outcome") == "75 % of mine's sampled answers are right, and 100 % of its greedy ones."
     assert texts(browser, ".row b") == ["TrimSFT", "< 0.1 %"] and not texts(browser, "#methods label")[1:]
     assert browser.console() == []
@@ -188,9 +181,7 @@ def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
     assert len(texts(browser, "#scored g")) == 8 and texts(browser, "#scored .first") == ["run-00-of-…50"]
     assert "8 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
-    said = (
-        "50 % of run-00-of-a-long-n…'s sampled answers are right and 50 % of run-11-of-a-long-n…'s, which do not differ"
-    )
+    said = "50 % of run-00-of-a-long-n…'s sampled answers are right and 50 % of run-11-of-a-long-n…'s,"
     assert headline(browser).startswith(said) and browser.text("outcome") == ""
     assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
 
@@ -214,30 +205,25 @@ def test_methods_keep_their_settings_and_the_address_everything(browser, tmp_pat
     assert "DFT spends" in headline(browser) and texts(browser, "label:has(:checked)") == ["DFT"]
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
+def test_hostile_addresses_are_harmless(browser, page) -> None:
+    for fragment in (
         "method=__proto__&m=NaN&tau=-1&at=1e9",
         "m=1e999&tau=0&at=~&tab=__proto__",
-        "method=%3Cimg%20src=x%20onerror=alert(1)%3E&m=javascript:alert(1)&%E0%A4%A",
+        "method=%3Cimg%20src=x%20onerror=window.attacked=1%3E&m=javascript:alert(1)&%E0%A4%A",
         "a=__proto__&only=constructor&problem=x&tab=answers",
         "m=1&" * 500,
-        "scores",
-    ],
-)
-def test_hostile_addresses_are_harmless(browser, page, fragment) -> None:
-    view(browser, page, fragment)
-    assert browser.run("return window.attacked ?? null") is None and "2 of 3 steps" in headline(browser)
-    assert browser.run("return document.querySelectorAll('img').length") == 0 and browser.console() == []
+    ):
+        view(browser, page, fragment)
+        assert browser.run("return window.attacked ?? null") is None and "2 of 3 steps" in headline(browser)
+        assert not texts(browser, "img") and browser.console() == [], fragment
 
 
 def test_every_control_is_reached_by_keys_in_few_stops(opened) -> None:
     reached = []
     for _ in range(12):
         opened.press("Tab")
-        reached.append(
-            opened.run("const e = document.activeElement; return e.id || e.ariaLabel || e.classList[0] || e.name")
-        )
+        focus = "const e = document.activeElement; return e.id || e.ariaLabel || e.classList[0] || e.name"
+        reached.append(opened.run(focus))
         if not reached[-1]:
             break
     assert reached[:6] == ["tab-tokens", "t", "next", "margin", "bandwidth", "command"] and len(reached) <= 8
@@ -297,9 +283,8 @@ def test_tabs_by_keys_and_by_links(opened, page) -> None:
 def test_command_and_picture_are_copied_or_shown(opened) -> None:
     opened.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     opened.click("command")
-    command = (
-        "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim --margin 1.5 --bandwidth 0.8"
-    )
+    command = "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim"
+    command += " --margin 1.5 --bandwidth 0.8"
     wait(lambda: opened.run("return window.copied ?? ''") == command)
     opened.run("navigator.clipboard.writeText = async () => { throw new Error() }")
     opened.click("command")
@@ -342,8 +327,8 @@ def test_axe_has_no_objection(browser, page, scheme) -> None:
 
 @pytest.mark.parametrize("width", [390, 1400, 1920])
 def test_nothing_is_wider_than_the_window(browser, page, width) -> None:
+    browser.size(width)
     for tab in ("tokens", "scores", "answers", "details"):
-        browser.size(width)
         view(browser, page, f"tab={tab}")
         assert browser.run("return document.documentElement.scrollWidth") == width, tab
 
@@ -365,7 +350,7 @@ def test_a_token_can_be_read_on_the_strongest_colour(browser, page) -> None:
 
 
 def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, tmp_path) -> None:
-    runs = {"Base": tmp_path / "base", "SFT": tmp_path / "sft", HOSTILE[0] + HOSTILE[1]: tmp_path / "odd"}
+    runs = {"Base": tmp_path / "base", HOSTILE[0] + HOSTILE[1]: tmp_path / "odd"}
     for number, run in enumerate(runs.values()):
         make_evaluated(run, "easy", {HOSTILE[1]: "1 2", "b": "1 1" if number else "2 2"}, text=" ".join(HOSTILE))
         make_table(run / "tokens.parquet", [[*HOSTILE_TEXTS, " b", "\n"]] * 2, prompts=(" ".join(HOSTILE_TEXTS),) * 2)
