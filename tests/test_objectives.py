@@ -1,7 +1,6 @@
 """The weights of every objective: values worked out by hand, limits, laws, and what bad parameters get."""
 
 import dataclasses
-import itertools
 import math
 
 import pytest
@@ -55,20 +54,10 @@ def test_values(objective, tokens, expected) -> None:
 
 
 def test_statistics_of_tokens() -> None:
-    tokens = TokenStats(
-        nll=torch.tensor([math.log(2), math.log(4), 1e-9]),
-        gap=torch.tensor([0.0, -1.0, 20.0]),
-        gold_logit=torch.tensor([3.0, 2.0, 25.0]),
-        competitor=torch.tensor([7, 8, 9]),
-        entropy=torch.tensor([0.5, 0.6, 0.7]),
-        gold=torch.tensor([4, 5, 6]),
-        rank=torch.tensor([1, 2, 1]),
-        gradient_norm=torch.tensor([0.5**0.5, 0.75**0.5, 0.0]),
-        data_weight=torch.ones(3),
-        position=torch.arange(3),
-        row=torch.zeros(3),
-        role=torch.tensor([1, 3, 4]),
-    )
+    others = {field.name: torch.arange(3) for field in dataclasses.fields(TokenStats)}
+    others["nll"] = torch.tensor([math.log(2), math.log(4), 1e-9])
+    others["gradient_norm"] = torch.tensor([0.5**0.5, 0.75**0.5, 0.0])
+    tokens = TokenStats(**others)
     torch.testing.assert_close(tokens.prob, torch.tensor([0.5, 0.25, 1.0]))
     torch.testing.assert_close(tokens.collision, torch.tensor([0.5, 0.25, 1.0]))  # of two, of four, of one token alone
     torch.testing.assert_close(tokens.doubt, torch.tensor([0.5, 0.75, 1e-9]), rtol=1e-6, atol=0)
@@ -133,57 +122,54 @@ def test_limits_that_are_plain_sft(objective) -> None:
     torch.testing.assert_close(objective.weights(tokens), SFT().weights(tokens), rtol=0, atol=1e-6)
 
 
-BAD = {
-    "bandwidth": ([TrimSFT, TrimSFTEasy, TrimSFTHard], " > 0", [0, 0.0, -0.8, math.nan, math.inf, "0.8", True, None]),
-    "margin": ([TrimSFT], "", [math.nan, -math.inf, "1.5", False]),
-    "gamma": ([FSFT], " >= 0", [-1, math.nan, math.inf, "2"]),
-}
-NAMED = {
-    "sft": SFT(),
-    "fsft": FSFT(gamma=2.0),
-    "dft": DFT(),
-    "trim": TrimSFT(margin=1.5, bandwidth=0.8),
-    "trim-e": TrimSFTEasy(margin=1.5, bandwidth=0.8),
-    "trim-h": TrimSFTHard(margin=1.5, bandwidth=0.8),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_parameters(name) -> None:
-    kinds, bound, values = BAD[name]
-    for kind, value in itertools.product(kinds, values):
-        with pytest.raises(UsageError, match=f"^{name}: must be a finite number{bound}, got {value!r}$"):
-            kind(**{name: value})
-
-
 def test_names_and_the_defaults_of_the_paper() -> None:
-    assert list(PAPER_OBJECTIVES) == list(NAMED)
-    for name, expected in NAMED.items():
+    band = {"margin": 1.5, "bandwidth": 0.8}
+    named = [SFT(), FSFT(gamma=2.0), DFT(), TrimSFT(**band), TrimSFTEasy(**band), TrimSFTHard(**band)]
+    for name, expected in zip(PAPER_OBJECTIVES, named, strict=True):
         assert make_objective(name) == expected and len({expected, make_objective(name)}) == 1
         for field in dataclasses.fields(expected):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(expected, field.name, 3.0)
+    assert list(PAPER_OBJECTIVES) == ["sft", "fsft", "dft", "trim", "trim-e", "trim-h"]
     assert make_objective("trim", margin=1.0) == TrimSFT(margin=1.0, bandwidth=0.8)
     assert make_objective("fsft", gamma=0.5) == FSFT(gamma=0.5)
 
 
-KNOWN = "known: sft, fsft, dft, trim, trim-e, trim-h, "
+WORDS = [math.nan, math.inf, "0.8", True]  # and what else is no number
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "message"),
+    ("name", "field", "values", "message"),
     [
-        ("trim_e", {}, rf"unknown name 'trim_e'; did you mean 'trim-e'\? {KNOWN}"),
-        ("TRIM", {}, rf"unknown name 'TRIM'; did you mean 'trim'\? {KNOWN}"),
-        ("focal-sft", {}, rf"unknown name 'focal-sft'; did you mean 'infosft'\? {KNOWN}"),
-        ("xyz", {}, f"unknown name 'xyz'; {KNOWN}"),
-        ("trim", {"tau": 1.0}, "objective 'trim' has no parameter 'tau'; it takes margin, bandwidth"),
-        ("dft", {"gamma": 1.0}, "objective 'dft' has no parameter 'gamma'; it takes no parameters"),
+        *((name, "bandwidth", [0, -0.8, None, *WORDS], " > 0") for name in ("trim", "trim-e", "trim-h")),
+        ("trim", "margin", WORDS, ""),
+        ("fsft", "gamma", [-1, *WORDS], " >= 0"),
+        ("p-alpha", "alpha", [-1], " >= 0"),
+        ("p-threshold", "high", [0.1], " >= 0.2"),
+        ("infosft", "mastered", [1.0], " > 0.5 and < 1"),
+        ("talr", "temperature", [0], " > 0"),
+        ("talr", "floor", [1], " >= 0 and < 1"),
+        ("idft", "temperature", [0], " > 0"),
+        ("auto-trim", "floor", [-0.1], " >= 0 and < 1"),
     ],
 )
-def test_unknown_names_and_parameters_are_refused(name, parameters, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_objective(name, **parameters)
+def test_bad_parameters(name, field, values, message) -> None:
+    for value in values:
+        with pytest.raises(UsageError, match=f"^{field}: must be a finite number{message}, got {value!r}$"):
+            make_objective(name, **{field: value})
+
+
+def test_unknown_names_and_parameters_are_refused() -> None:
+    known = "known: sft, fsft, dft, trim, trim-e, trim-h, "
+    for name, parameters, message in (
+        ("TRIM", {}, rf"unknown name 'TRIM'; did you mean 'trim'\? {known}"),
+        ("xyz", {}, f"unknown name 'xyz'; {known}"),
+        ("saft", {"form": "linea"}, "^form: unknown name 'linea'; did you mean 'linear'"),
+        ("trim", {"tau": 1.0}, "objective 'trim' has no parameter 'tau'; it takes margin, bandwidth"),
+        ("dft", {"gamma": 1.0}, "objective 'dft' has no parameter 'gamma'; it takes no parameters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_objective(name, **parameters)
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])

@@ -152,24 +152,6 @@ def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters", "message"),
-    [
-        (PAlpha, {"alpha": -1}, "^alpha: must be a finite number >= 0, got -1"),
-        (PThreshold, {"low": 0.5, "high": 0.2}, "^high: must be a finite number >= 0.5, got 0.2"),
-        (InfoSFT, {"mastered": 1.0}, "^mastered: must be a finite number > 0.5 and < 1, got 1.0"),
-        (TALR, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
-        (TALR, {"floor": 1}, "^floor: must be a finite number >= 0 and < 1, got 1"),
-        (SAFT, {"form": "linea"}, "^form: unknown name 'linea'; did you mean 'linear'"),
-        (IDFT, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
-        (AutoTrim, {"floor": -0.1}, "^floor: must be a finite number >= 0 and < 1, got -0.1"),
-    ],
-)
-def test_bad_parameters(kind, parameters, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**parameters)
-
-
-@pytest.mark.parametrize(
     ("floor", "p", "expected"), [(0.1, [1e-9, 0.3, 0.999], [0.1, 0.37, 0.9991]), (0.0, [0.2], [0.2])]
 )
 def test_auto_trim_by_hand(floor, p, expected) -> None:

@@ -36,15 +36,6 @@ def test_nothing_to_train_gives_loss_0_and_zero_gradients(shape, dtype, backend)
         assert (leaf.grad == 0).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_garbage_at_ignored_positions_does_no_harm(backend) -> None:
-    head = make_head(4)
-    head.labels[[0, 2]] = IGNORED
-    dirty = replace(head, hidden=head.hidden.index_fill(0, torch.tensor([0, 2]), torch.nan))
-    got, clean = fused(dirty, SFT(), backend), fused(head, SFT(), backend)
-    assert torch.equal(got.hidden, clean.hidden) and torch.equal(got.weight, clean.weight)
-
-
 @pytest.mark.parametrize("gradients", [True, False], ids=["training", "no_grad"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_statistics_are_detached_and_in_order(backend, gradients) -> None:
