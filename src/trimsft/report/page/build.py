@@ -51,7 +51,8 @@ def write_report(
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     courses = {run.label: run.course for run in read if run.course}
     tokens, scores, answers = token_parts(read, parameters, objectives), score_parts(read), answer_parts(read)
-    audits, sweep_shown = details.audit_parts(read), {}
+    audits = details.audit_parts(read)
+    sweep_shown: dict[str, Any] = {}
     known = {run.label: run.table for run in read if run.table}
     tables = details.token_tables(known, tokens["model"], tokens["weighing"], band) if tokens else {}
     tables |= scores["tables"]

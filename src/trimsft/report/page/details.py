@@ -55,7 +55,7 @@ def token_tables(
 ) -> dict[str, Table]:
     """Return how well each run knows the tokens, and what each objective makes of those of the base."""
     weights = weights_table({base: tables[base]}, weighing, band)
-    of_base = tuple(cells for _, *cells in weights.rows)
+    of_base = tuple(cells[1:] for cells in weights.rows)
     weights = replace(weights, title=f"Weights on all tokens of {base}", header=weights.header[1:], rows=of_base)
     return {"confidence": confidence_table(tables, band), "weights": weights}
 
