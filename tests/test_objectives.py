@@ -159,7 +159,7 @@ def test_bad_parameters(name, field, values, message) -> None:
             make_objective(name, **{field: value})
 
 
-def test_unknown_names_and_parameters_are_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     known = "known: sft, fsft, dft, trim, trim-e, trim-h, "
     for name, parameters, message in (
         ("TRIM", {}, rf"unknown name 'TRIM'; did you mean 'trim'\? {known}"),

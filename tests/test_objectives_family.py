@@ -125,7 +125,7 @@ def published(objective, logits, labels):
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize("objective", ELEMENTWISE, ids=str)
-def test_gradients_are_those_of_the_published_losses(objective, backend) -> None:
+def test_gradients_of_the_published_losses(objective, backend) -> None:
     """A vocabulary of 19: EAFT's 20 most probable tokens are all of them."""
     head = make_head(24, 16, 19)
     leaves = head.to(device_of(backend)).leaves()
@@ -143,7 +143,7 @@ def test_gradients_are_those_of_the_published_losses(objective, backend) -> None
 
 
 @pytest.mark.parametrize("objective", [*ELEMENTWISE, TALR(), AutoTrim()], ids=str)
-def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
+def test_weights_are_finite_everywhere(objective) -> None:
     nll = torch.tensor([0.0, 1e-38, 1e-9, 1e-3, 1.0, 20.0, 1e4])
     tokens = TokenStats(nll, nll, nll, nll.long(), nll.clamp(max=12) - 1e-7, None, 1 + nll.int(), 1 - (-nll).exp())
     weights = objective.weights(tokens)
@@ -170,7 +170,7 @@ def test_auto_trim_by_hand(floor, p, expected) -> None:
     ("objective", "statistics"),
     [(EAFT(), {"entropy"}), (RankTuner(), {"entropy", "rank"}), (DEFT(), {"collision", "gradient_norm"})],
 )
-def test_the_head_gives_what_an_objective_needs(objective, statistics) -> None:
+def test_statistics_that_objectives_need(objective, statistics) -> None:
     head = make_head(5)
     out = linear_cross_entropy(head.hidden, head.weight, head.labels, objective)
     assert all(getattr(out.tokens, name) is not None for name in statistics)
@@ -184,7 +184,7 @@ def test_the_head_gives_what_an_objective_needs(objective, statistics) -> None:
 
 
 @given(st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_a_weight_depends_on_nothing_but_its_token(gaps, random) -> None:
+def test_a_weight_depends_on_its_token_alone(gaps, random) -> None:
     """So micro-batches, ranks, packing, the order of the rows and a resumed training change nothing."""
     order = torch.tensor(random.sample(range(len(gaps)), len(gaps)))
     gap = torch.tensor(gaps)

@@ -82,7 +82,7 @@ def test_classes_objects_and_functions_are_objectives(module: Write) -> None:
         ("a b", {}, "^objective: must be module:Attribute, such as .*, got 'MODULE:a b'$"),
     ],
 )
-def test_what_is_no_objective_is_refused_in_one_line(module: Write, attribute, parameters, message) -> None:
+def test_what_is_no_objective_is_refused(module: Write, attribute, parameters, message) -> None:
     name = module()
     with pytest.raises(UsageError, match=message.replace("MODULE", name)):
         make_objective(f"{name}:{attribute}", **parameters)

@@ -104,7 +104,7 @@ OBJECTIVES = [SFT(), DEFT(), TrimSFT(), RankTuner(), AutoTrim(), TALRBatch()]
 
 
 @pytest.mark.parametrize(("model", "fused"), [("llama", False), ("llama", True), ("gemma", True)], indirect=["model"])
-def test_each_model_is_trained_as_it_would_be_alone(model: Any, fused: bool) -> None:
+def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
     """Several objectives and data sets in one stack, against a plain loop around the fused head for each."""
     sets = [Examples.of(_pairs(0)), Examples.of(_pairs(1))]
     # each at a rate of its own
@@ -120,7 +120,7 @@ def test_each_model_is_trained_as_it_would_be_alone(model: Any, fused: bool) -> 
             assert difference <= job.rate * 2e-3, f"{job.objective}: {name} differs by {float(difference)}"
 
 
-def test_what_stands_alone_is_trimmed_and_what_is_new_is_not() -> None:
+def test_what_stands_alone_is_trimmed() -> None:
     """Two rows; the model would have written all of the first but its third token, and nothing of the second."""
     gap = torch.tensor([1.0, 1, -1, 1, 1, -1, -1])
     row = torch.tensor([0, 0, 0, 0, 0, 1, 1])
@@ -167,9 +167,7 @@ def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
     assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
 
 
-def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_those_of_transformers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "LOGITS", 2 * 7 * VOCABULARY)  # of seven rows of both models
     prompts = [prompt for prompt, _ in _pairs(5, rows=5)]
     both = StackedModel.of(Base.of(model), 2).trainable()
@@ -197,7 +195,7 @@ def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(
 
 
 @pytest.mark.parametrize("t", [1.0, 0.6])
-def test_samples_have_the_probabilities_of_the_model(llama: LlamaForCausalLM, t: float) -> None:
+def test_samples_have_the_models_probabilities(llama: LlamaForCausalLM, t: float) -> None:
     """Second tokens after the same first one, over many samples: the likeliest is as frequent as it should be."""
     prompt, samples = [5, 7, 9], 6000
     (wrote,) = generate(

@@ -75,7 +75,7 @@ def test_the_arena_is_written_continued_and_shown(
     assert arena.main(["--conditions", "unknown-3"]) == 2 and "no condition" in capsys.readouterr().err
 
 
-def test_differences_are_taken_at_the_temperature_that_suits_sft() -> None:
+def test_differences_by_temperature() -> None:
     """Of 10 problems: SFT is best at 0.3, with 3 of 4 samples right, where the other has all of them."""
 
     def record(objective: str, **right: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_differences_are_taken_at_the_temperature_that_suits_sft() -> None:
     assert found["dft"]["greedy"] == {"clean": 100.0}
 
 
-def test_an_old_format_earns_nothing_where_a_new_one_is_taught() -> None:
+def test_an_old_format_earns_nothing() -> None:
     """DFT is right in the format of the base, SFT in the one that the rows teach."""
 
     def record(objective: str, name: str, right: int, in_new: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ SOLVERS = ["reference", "chunked", "triton"]
     [((0,), torch.float32), ((2, 0), torch.bfloat16), ((5,), torch.bfloat16), ((2, 3), torch.float32)],
     ids=["empty", "empty 2-D", "ignored", "ignored 2-D"],
 )
-def test_nothing_to_train_gives_loss_0_and_zero_gradients(shape, dtype, backend) -> None:
+def test_nothing_to_train(shape, dtype, backend) -> None:
     base = make_head(bias=True, dtype=dtype)
     hidden = torch.full((*shape, 32), torch.nan, dtype=dtype)  # padding may hold anything
     head = Head(hidden, base.weight, torch.full(shape, IGNORED), base.bias).to(device_of(backend)).leaves()
@@ -56,7 +56,7 @@ def test_statistics_are_detached_and_in_order(backend, gradients) -> None:
 
 
 @pytest.mark.parametrize("backend", SOLVERS)
-def test_labels_of_other_integers_and_with_strides(backend) -> None:
+def test_labels_of_other_types_and_strides(backend) -> None:
     head = make_head(4, bias=True)
     expected = fused(head, SFT(), backend)
     column = torch.stack([head.labels, head.labels + 1], dim=1)[:, 0]
@@ -89,7 +89,7 @@ def test_frozen_inputs_get_no_gradient(wanted, skip_below, backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_loss_may_be_one_term_of_a_larger_graph_and_scaled(backend) -> None:
+def test_loss_as_a_term_of_a_larger_graph(backend) -> None:
     head = make_head(4, bias=True)
     expected = exact(head, DFT())
     for factor in (-3.7, 0.0):
@@ -110,7 +110,7 @@ def test_loss_may_be_one_term_of_a_larger_graph_and_scaled(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_float16_neither_underflows_nor_overflows(backend) -> None:
+def test_range_of_float16(backend) -> None:
     """A millionth of a gradient is nothing in float16; times the loss scale it is something."""
     head = make_head(4, bias=True, dtype=torch.float16)
     expected = exact(head, SFT(), normalizer=1e6)
@@ -128,7 +128,7 @@ def test_float16_neither_underflows_nor_overflows(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", SOLVERS)
-def test_autocast_is_what_it_is_for_torch_linear(backend) -> None:
+def test_autocast_as_in_torch(backend) -> None:
     device = device_of(backend)
     head = make_head(10, bias=True, logit_size=6.0).to(device)
     ours, theirs = head.leaves(), head.leaves()
@@ -150,7 +150,7 @@ def test_autocast_is_what_it_is_for_torch_linear(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", FUSED)
-def test_a_second_derivative_or_backward_pass_is_refused(backend) -> None:
+def test_a_second_backward_is_refused(backend) -> None:
     head = make_head(2).to(device_of(backend)).leaves()
     out = call(head, SFT(), backend)
     with pytest.raises(RuntimeError, match=r"cannot be differentiated twice .*backend='reference'"):

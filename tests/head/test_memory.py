@@ -33,7 +33,7 @@ def room(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> Any:
     return limit
 
 
-def test_with_little_room_everything_is_computed_in_parts(room) -> None:
+def test_little_room_is_computed_in_parts(room) -> None:
     head, options = make_head(20, bias=True), {"logit_scale": 0.7, "softcap": 8.0}
     made = room(10)
     got = fused(head, TrimSFT(), "triton", skip_below=0, entropy=True, **options)
@@ -45,7 +45,7 @@ def test_with_little_room_everything_is_computed_in_parts(room) -> None:
     assert distance(hidden.grad, expected.hidden) <= expected.rounding
 
 
-def test_parts_of_half_precision_add_up_in_float32(room) -> None:
+def test_half_precision_adds_up_in_float32(room) -> None:
     head = make_head(17, dtype=torch.bfloat16)
     objective: Any = lambda tokens: 0.5 * tokens.prob  # noqa: E731
     whole = fused(head, objective, "triton", low_memory=False)
@@ -58,7 +58,7 @@ def test_parts_of_half_precision_add_up_in_float32(room) -> None:
 
 @pytest.mark.filterwarnings("error")  # torch would enlarge a view that is too small, and warn
 @pytest.mark.parametrize("most", [12, 16, 23, 30])
-def test_where_memory_ends_the_rest_is_computed_again(most: int, monkeypatch, small_chunks) -> None:
+def test_out_of_memory_is_computed_again(most: int, monkeypatch, small_chunks) -> None:
     """Nothing is skipped and the buffer holds a part of the rows only; the rows of 300 logits have padding."""
     make = solver.Solver._matrix
 
@@ -74,7 +74,7 @@ def test_where_memory_ends_the_rest_is_computed_again(most: int, monkeypatch, sm
     assert_close(got, exact(head, DFT()))
 
 
-def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
+def test_kept_rows_beyond_the_room(room) -> None:
     head = make_head(24)
     objective, options = TrimSFT(bandwidth=2.0), {"skip_below": 1e-3}
     whole = fused(head, objective, "triton", low_memory=False, **options)
@@ -102,7 +102,7 @@ def room_beside(held: float, tokens: int, *, device: float = 80) -> Any:
 
 
 @pytest.mark.parametrize("tokens", [8192, 16_384, 32_768])
-def test_a_step_takes_less_than_two_percent_more_memory(tokens) -> None:
+def test_a_step_takes_two_percent_more_memory(tokens) -> None:
     held = 8.63 + 5.56 * tokens / 2048  # of docs/performance.md, "A training step": weights, Adam's state, activations
     gradient, hidden = 2 * 151_936 * 1536 / GIB, 2 * 1536 * tokens / GIB
     others = held + 3 * (gradient + hidden) + 0.25  # both in float32 and rounded, and logits of 4096 x 32,768

@@ -52,11 +52,11 @@ def refused(message: str, kind: type[Exception] = ValueError, device: str = "", 
         ),
     ],
 )
-def test_argument_value_and_what_would_be_right_are_named(changes, message) -> None:
+def test_wrong_arguments_are_named(changes, message) -> None:
     refused(message, **changes)
 
 
-def test_a_backend_that_cannot_be_and_what_is_no_objective(monkeypatch) -> None:
+def test_wrong_backends_and_objectives(monkeypatch) -> None:
     double = {"hidden": HIDDEN.double(), "weight": WEIGHT.double()}
     refused("^backend: 'triton' takes no float64; use 'chunked'", BackendUnavailable, backend="triton", **double)
     monkeypatch.setattr("triton.knobs.runtime.interpret", False)
@@ -79,7 +79,7 @@ WEIGHTS = [
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
-def test_labels_and_weights_that_only_a_backend_can_see(backend) -> None:
+def test_labels_and_weights_seen_by_a_backend(backend) -> None:
     device = device_of(backend)
     for value, position in ((10, 2), (-1, 0), (10**12, 3)):
         labels = LABELS.clone()
@@ -122,7 +122,7 @@ def hasty(tokens):
 
 
 @pytest.mark.parametrize(("objective", "backend"), [(calm, "reference"), (hasty, "chunked"), (calm, "triton")])
-def test_an_objective_that_changes_its_tokens_is_refused(objective, backend) -> None:
+def test_tokens_changed_in_place_are_refused(objective, backend) -> None:
     head = make_head(4).to(device_of(backend)).leaves()
     with pytest.raises(WrongArgument, match=rf"objective .*{objective.__name__}.* changed its tokens in place"):
         call(head, objective, backend)

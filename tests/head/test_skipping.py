@@ -54,7 +54,7 @@ def updates_of(head: Head, rounded: bool = False, **options) -> list[torch.Tenso
     return [after.detach() - old for after, old in zip((leaves.weight, leaves.bias), before, strict=True)]
 
 
-def test_the_default_moves_no_row_more_than_rounding_does() -> None:
+def test_the_default_moves_rows_less_than_rounding() -> None:
     """Adam divides each element by its own size: rows of easy tokens move as far as the others."""
     head = replace(spread_head(800, vocabulary=300, highest_gap=20.0), bias=torch.linspace(-0.1, 0.1, 300))
     assert 0 < fused(head, TrimSFT(), "chunked").kept < 600
@@ -70,7 +70,7 @@ def test_the_default_moves_no_row_more_than_rounding_does() -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in PAPER_OBJECTIVES), ("trim", {"softcap": 30.0})])
-def test_a_high_threshold_keeps_the_norm_of_both_gradients(name, options) -> None:
+def test_a_high_threshold_keeps_both_norms(name, options) -> None:
     objective, head = make_objective(name), spread_head(800)
     expected = exact(head, objective, **options)
     for backend in ("reference", "chunked"):
@@ -80,7 +80,7 @@ def test_a_high_threshold_keeps_the_norm_of_both_gradients(name, options) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_zero_is_exact_and_skipped_rows_get_nothing(backend) -> None:
+def test_skipped_rows_get_nothing(backend) -> None:
     head = spread_head(10, hidden_size=32, vocabulary=300)
     got = fused(head, TrimSFT(), backend, skip_below=0)
     assert got.kept == 10
@@ -106,7 +106,7 @@ def test_backends_agree_on_what_to_keep(objective, skip_below) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("chunks", "skip_below"), [(1, HIGH), (1, 0.5), (3, HIGH)])
 @pytest.mark.usefixtures("small_chunks")
-def test_batch_whose_weights_are_all_tiny_still_learns(chunks, skip_below, backend) -> None:
+def test_tiny_weights_still_learn(chunks, skip_below, backend) -> None:
     """What the first chunk teaches about the threshold holds for the others."""
     tokens = 8 if chunks == 1 else 40 if backend == "chunked" else 20
     head = spread_head(tokens, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
@@ -134,7 +134,7 @@ def test_rows_of_equal_mass(objective, backend) -> None:
     ids=str,
 )
 @pytest.mark.usefixtures("small_chunks")
-def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) -> None:
+def test_kept_rows_may_stand_anywhere(objective, order, backend) -> None:
     """Room for kept rows is guessed from the first chunk; a guess that is off costs time, not correctness."""
     head = spread_head(24, hidden_size=32, vocabulary=300)
     head = replace(head, bias=torch.linspace(-0.1, 0.1, 300))
@@ -147,7 +147,7 @@ def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) ->
 
 @pytest.mark.parametrize(("seconds", "pays"), [(0.0, True), (1.0, False)])
 @pytest.mark.usefixtures("small_chunks")
-def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch) -> None:
+def test_rows_are_skipped_where_it_saves_time(seconds, pays, monkeypatch) -> None:
     """What the first chunk keeps decides; otherwise the gradients are the exact ones, bit for bit."""
     from trimsft.head import triton_solver as solver
 
@@ -165,7 +165,7 @@ thresholds = st.floats(0, 2)
 
 
 @given(masses | light_masses, thresholds, thresholds)
-def test_the_rule_keeps_heavy_rows_and_skips_little_mass(mass, one, other) -> None:
+def test_the_rule_skips_little_mass(mass, one, other) -> None:
     low, high = (rows_to_keep(mass, skip_below) for skip_below in sorted((one, other)))
     assert high.dtype == torch.bool and high.shape == mass.shape
     assert rows_to_keep(mass, 0.0).all() and (low >= high).all() and high[mass >= max(one, other)].all()
@@ -173,7 +173,7 @@ def test_the_rule_keeps_heavy_rows_and_skips_little_mass(mass, one, other) -> No
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_micro_batches_with_a_shared_normalizer_add_up(backend) -> None:
+def test_micro_batches_add_up(backend) -> None:
     head = make_head(8, bias=True)
     head.labels[[1, 2, 5]] = IGNORED  # 2 trained tokens in one half, 3 in the other
     whole = fused(head, TrimSFTEasy(), backend, skip_below=0)

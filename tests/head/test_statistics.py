@@ -125,7 +125,7 @@ def test_logits_that_are_not_finite_show(backend, bad) -> None:
     assert not fine[:2].any()
 
 
-def test_wrong_labels_are_named_and_none_are_fine() -> None:
+def test_wrong_labels_and_none() -> None:
     for labels, message in (([1], r"have shape \(2,\), got \(1,\)"), ([1, IGNORED], "be 0 to 19, got -100")):
         with pytest.raises(ValueError, match=f"labels_T: must {message}"):
             token_statistics(torch.zeros(2, 8), torch.zeros(20, 8), torch.tensor(labels))

@@ -46,7 +46,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("vision", _VISION)
 @pytest.mark.parametrize("look", ["colour", "dark"])
-def test_any_two_methods_and_any_two_values_are_told_apart(vision: str, look: str) -> None:
+def test_any_two_lines_are_told_apart(vision: str, look: str) -> None:
     for lines in (METHOD_LINES, dict(zip("abcd", VALUE_LINES, strict=True))):
         seen = {name: lab(_VISION[vision] @ linear(getattr(line, look))) for name, line in lines.items()}
         pairs = itertools.combinations(seen, 2)
@@ -60,7 +60,7 @@ def test_lines_stand_out_from_their_background(look: str, background: str) -> No
     assert contrast(NEUTRAL, "#ffffff") >= 3
 
 
-def test_a_run_has_one_colour_in_a_figure_of_some_runs_and_in_one_of_all() -> None:
+def test_a_run_has_one_colour_in_all_figures() -> None:
     objectives = {"base": None, "first": None, "second": None, "third": "sft", "fourth": "sft"}
     every = lines_of(objectives, objectives)
     assert len(set(every.values())) == len(every) and every["third"] == METHOD_LINES["sft"]

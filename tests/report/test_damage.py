@@ -42,7 +42,7 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_damaged_file_is_shown_or_refused_in_one_line(tmp_path, runs, seed) -> None:
+def test_damaged_files_end_in_one_line(tmp_path, runs, seed) -> None:
     rng = random.Random(seed)
     path = rng.choice(sorted(path for run in runs.values() for path in run.rglob("*") if path.is_file()))
     whole = path.read_bytes()

@@ -105,7 +105,7 @@ def test_the_weights_drawn_are_the_formulas(drawn: dict[str, Drawing]) -> None:
     assert "AutoTrim" in drawn["objectives"].header
 
 
-def test_figures_of_nothing_are_refused_and_of_one_setting_are_not() -> None:
+def test_figures_of_nothing_are_refused() -> None:
     assert figures.ablation_curves({(1.5, 0.8): (30.0, 29.0, 31.0)}).rows
     for draw in (figures.ablation_curves, figures.score_dots):
         with pytest.raises(ValueError, match="there are no"):

@@ -54,7 +54,7 @@ def test_a_run_under_way_is_reported() -> None:
     assert "Training logs" in page
 
 
-def test_a_report_goes_into_the_run_or_a_folder_and_says_what_cannot_be_compared() -> None:
+def test_where_a_report_goes() -> None:
     make_table(Path("runs/trim/tokens.parquet"), TEXTS)
     make_table(Path("tokens-other.parquet"), TEXTS[:1])
     alone = make_report(ReportSettings(runs=("runs/trim",)))
@@ -68,7 +68,7 @@ def test_a_report_goes_into_the_run_or_a_folder_and_says_what_cannot_be_compared
     assert all(Path(path).is_file() for path in files) and "out/figures/gap_distribution.csv" in files
 
 
-def test_an_objective_of_ones_own_is_loaded_where_it_is_named() -> None:
+def test_own_objectives_are_loaded_where_named() -> None:
     Path("mine.py").write_text("open('loaded', 'x').close()\ndef half(tokens):\n    return tokens.gap * 0 + 0.5\n")
     make_table(Path("runs/own/tokens.parquet"), TEXTS)
     Path("runs/own/config.yaml").write_text("objective: mine:half\n")
@@ -183,7 +183,7 @@ def test_compare_shows_both_tables() -> None:
     assert compared.comparisons[0].difference.value == pytest.approx(0.625)
 
 
-def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
+def test_common_benchmarks_are_compared() -> None:
     for name, benchmarks in (("sft", "amc gsm8k"), ("trim", "amc math500"), ("dft", "amc gsm8k"), ("other", "aime")):
         for benchmark in benchmarks.split():
             evaluated(name, [1, 2, 3], benchmark)
@@ -200,7 +200,7 @@ def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
     assert "share no benchmark: sft has amc, gsm8k; other has aime" in refused("compare", "sft", "other")
 
 
-def test_a_difference_between_protocols_is_marked() -> None:
+def test_differences_of_protocol_are_marked() -> None:
     folders = [evaluated(name, correct) for name, correct in (("sft", [1] * 9), ("trim", [6] * 9), ("same", [6] * 9))]
     other = PROTOCOL | {"seed": 7, "samples": 4, "engine": {"name": "server", "model": "b"}}
     other["sampling"] = PROTOCOL["sampling"] | {"temperature": 0.6}

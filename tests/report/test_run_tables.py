@@ -27,7 +27,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_every_table_and_figure_is_there_with_the_numbers_of_the_token_table(tmp_path: Path) -> None:
+def test_tables_and_figures(tmp_path: Path) -> None:
     runs = {"Base": tmp_path / "base", "SFT": tmp_path / "sft", "TrimSFT": tmp_path / "trim"}
     for shift, folder in enumerate(runs.values()):
         make_table(folder / "tokens.parquet", TEXTS, shift=float(shift))

@@ -43,7 +43,7 @@ def test_a_training_from_nothing_to_its_end(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "finished after 0:01:01, step 4" in " ".join(done.stdout.split())
 
 
-def test_a_quiet_training_has_stopped_once_its_lock_is_free(tmp_path: Path) -> None:
+def test_a_quiet_training_without_a_lock_has_stopped(tmp_path: Path) -> None:
     path = begin(tmp_path / "a", line(1))
     os.utime(path, (0, path.stat().st_mtime - 2 * QUIET))
     with locked(tmp_path / "a" / ".lock"):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 HERE = "https://host/owner/name"
 
 
-def test_relative_links_become_addresses_and_others_stay() -> None:
+def test_relative_links_become_addresses() -> None:
     assert absolute("[a](docs/a.md#b)", HERE) == f"[a]({HERE}/blob/main/docs/a.md#b)"
     assert absolute("![a](../figures/a.png)", HERE, folder="docs/guides") == f"![a]({HERE}/raw/main/docs/figures/a.png)"
     for kept in ("[a](https://x/y)", "[a](#b)", "[a](mailto:x)"):
@@ -22,7 +22,7 @@ def test_relative_links_become_addresses_and_others_stay() -> None:
     assert absolute("[a](b.md)", HERE, folder="docs", is_kept=lambda path: path == "docs/b.md") == "[a](b.md)"
 
 
-def test_the_package_page_leads_to_files_that_exist() -> None:
+def test_links_of_the_package_page_exist() -> None:
     links = [link["target"] for link in LINK.finditer(absolute((ROOT / "README.md").read_text(), HERE))]
     assert len(links) > 10
     for link in links:

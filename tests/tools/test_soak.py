@@ -60,7 +60,7 @@ def counting(monkeypatch) -> None:
         ("hangs", faults.ask_to_end, "still running after"),
     ],
 )
-def test_what_is_right_survives_and_what_is_broken_is_lost(how, attempt, says, tmp_path, monkeypatch) -> None:
+def test_what_is_broken_is_lost(how, attempt, says, tmp_path, monkeypatch) -> None:
     for module in (trials, faults):
         monkeypatch.setattr(module, "GONE", 1.0 if how in ("hangs", "leaves a child") else 30.0)
     monkeypatch.setitem(soak.KINDS, "counting", (1, partial(attempt, command="count")))
@@ -86,7 +86,7 @@ def skip(trial: Trial) -> None:
     raise Skipped("it takes root")
 
 
-def test_a_campaign_names_what_was_lost_and_repeats_it(tmp_path, monkeypatch, capsys) -> None:
+def test_a_campaign_repeats_what_was_lost(tmp_path, monkeypatch, capsys) -> None:
     kinds = {"keeps": (2, lambda trial: None), "breaks": (1, lose), "cannot": (1, skip)}
     monkeypatch.setattr(soak, "KINDS", kinds)
     words = ["--seed", "7", "--minutes", "0.02", "--only", *kinds]

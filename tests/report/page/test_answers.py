@@ -24,7 +24,7 @@ def runs(tmp_path) -> dict[str, Path]:
 # ---- scores
 
 
-def test_scores_and_arrows_are_those_of_the_commands(tmp_path) -> None:
+def test_scores_are_those_of_the_commands(tmp_path) -> None:
     runs = {}
     for label, words in (("Base", "2 2"), ("SFT", "2 1"), ("TrimSFT", "1 1")):
         for name in ("easy", "hard"):
@@ -43,7 +43,7 @@ def test_scores_and_arrows_are_those_of_the_commands(tmp_path) -> None:
     assert list(read.data["outcome"][2]["arrows"].values()) == ["↑", "", "", "↑"]
 
 
-def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
+def test_many_runs_have_one_reference(tmp_path) -> None:
     objectives = ["base", "sft", "dft", "trim", "fsft", "sft", "trim-e", "trim-h", "trim", "base"]
     runs = {f"{place}-{name}": tmp_path / f"{place}" for place, name in enumerate(objectives)}
     for run, name in zip(runs.values(), objectives, strict=True):
@@ -56,7 +56,7 @@ def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
     assert [arrow == "↑" for arrow in arrows] == [name not in ("base", "sft") for name in objectives]
 
 
-def test_right_answers_over_the_temperature_stand_on_the_first_screen(browser, tmp_path, runs) -> None:
+def test_answers_over_the_temperature(browser, tmp_path, runs) -> None:
     for run, share in ((runs["Base"], 0.2), (runs["SFT"], 0.9), (runs["TrimSFT"], 0.6)):
         for path in run.glob("eval/*/scores.json"):
             content = json.loads(path.read_text())
@@ -75,7 +75,7 @@ def test_right_answers_over_the_temperature_stand_on_the_first_screen(browser, t
     assert browser.console() == []
 
 
-def test_what_evaluations_lack_or_did_otherwise_is_said_and_not_mixed(tmp_path, runs) -> None:
+def test_evaluations_that_differ_are_not_mixed(tmp_path, runs) -> None:
     settings = runs["SFT"] / "eval/easy/settings.json"
     settings.write_text(json.dumps({"sampling": {"temperature": 0.6}}))
     scores = runs["TrimSFT"] / "eval/easy/scores.json"
@@ -109,7 +109,7 @@ def test_votes_by_hand(three) -> None:
     assert votes_of([]) == [] and votes_of([GradeLine("p", 0, "wrong", "7", None)]) == []
 
 
-def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:
+def test_the_largest_changes_fit_first(tmp_path, three, monkeypatch) -> None:
     whole = page_of(tmp_path, three)
     assert set(whole.answers["answers"]) == set("01234") and "left out" not in whole.words
     monkeypatch.setattr(module, "BUDGET", 60)
@@ -144,7 +144,7 @@ def choose(browser: Browser, place: int, value: object) -> None:
     )
 
 
-def test_problems_in_a_line_each_with_the_step_that_differs(opened) -> None:
+def test_changed_problems_in_a_line_each(opened) -> None:
     counts = "4 of 5 problems changed: 3 got more samples right, 1 fewer; the greedy result of 3 changed."
     assert opened.text("counts") == counts
     lines = texts(opened, ".problem")
@@ -160,7 +160,7 @@ def test_problems_in_a_line_each_with_the_step_that_differs(opened) -> None:
     assert texts(opened, ".problem") == [] and opened.text("opened") == "None." and opened.console() == []
 
 
-def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
+def test_samples_of_a_problem_by_vote(opened) -> None:
     before, after = opened.run(
         "return [...document.querySelectorAll('.side')]"
         ".map(s => [...s.querySelectorAll('h2, .note, .votes > p, .grade')].map(e => e.textContent))"
@@ -175,7 +175,7 @@ def test_the_first_problem_is_open_with_all_samples_by_vote(opened) -> None:
     assert texts(opened, ".side .written")[0] == "Since x2=1 it is 2, for $5."
 
 
-def test_lines_by_keys_and_the_address_keeps_what_is_open(opened, page) -> None:
+def test_the_address_keeps_what_is_open(opened, page) -> None:
     opened.run("document.querySelector('.problem').focus()")
     opened.press("ArrowDown")
     opened.press("Enter")
@@ -185,7 +185,7 @@ def test_lines_by_keys_and_the_address_keeps_what_is_open(opened, page) -> None:
     assert opened.run("return [...document.querySelectorAll('#pair select')].map(s => s.value)") == ["0", "2", "lost"]
 
 
-def test_texts_that_are_not_there_are_said_and_not_called_left_out(browser, tmp_path) -> None:
+def test_missing_texts_are_said(browser, tmp_path) -> None:
     for label, words in (("a", EASY), ("b", BETTER)):
         make_evaluated(tmp_path / label, "easy", words)
     (tmp_path / "a/eval/easy/samples.jsonl").unlink()

@@ -31,7 +31,7 @@ def table(path: Path, texts=TEXTS, **facts) -> Path:
 # ---- what it cannot be made to hold
 
 
-def test_nothing_is_loaded_and_only_its_own_style_and_script_are_allowed(page) -> None:
+def test_nothing_is_loaded(page) -> None:
     read = Page(page.read_text(encoding="utf-8"))
     policy = next(a["content"] for tag, a in read.elements if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
@@ -87,7 +87,7 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
 # ---- what it says where something is missing
 
 
-def test_a_page_says_which_command_gives_what_it_lacks(tmp_path) -> None:
+def test_a_page_names_commands_for_what_it_lacks(tmp_path) -> None:
     (tmp_path / "empty").mkdir()
     read = page_of(tmp_path, {"Nothing": tmp_path / "empty"})
     assert "No scores yet: trimsft eval RUN" in read.words and "trimsft tokens RUN --data" in read.words
@@ -103,7 +103,7 @@ def test_a_bandwidth_that_cannot_be_is_refused(tmp_path) -> None:
             page_of(tmp_path, runs, settings={"bandwidth": wrong})
 
 
-def test_what_was_run_and_what_is_not_all_there(tmp_path) -> None:
+def test_what_was_run(tmp_path) -> None:
     cut = {"rows_cut": 3, "tokens_cut": 1204, "rows_lost": 1}
     runs = {
         "A": table(tmp_path / "a.parquet", max_length=64, cut=cut),
@@ -129,7 +129,7 @@ def test_packed_numbers_come_back() -> None:
     assert unpack(packed(np.array([np.nan, np.inf]))).tolist() == [0, pytest.approx(1e6, rel=2.0**-12)]
 
 
-def test_wrong_steps_stand_where_they_are_in_the_text(page) -> None:
+def test_wrong_steps_in_the_text(page) -> None:
     data = Page(page.read_text(encoding="utf-8")).data["tokens"]
     assert data["steps"] == 3 and data["doubt"] == [-6.0, 2.0]
     assert data["wrong"] == [[0, 7, 7, "3 * 8 = 8", "24"], [1, 10, 10, "4 + 4 = 9", "8"]]
@@ -158,7 +158,7 @@ def test_long_tables_are_cut_and_said(tmp_path, monkeypatch) -> None:
     assert "3 of 5 examples, logits of Base" in read.words and read.data["tokens"]["lengths"] == [30] * 3
 
 
-def test_steps_without_weight_and_masked_text_between_are_no_story(tmp_path) -> None:
+def test_steps_that_are_no_story(tmp_path) -> None:
     right = [["2", " + ", "2", " = ", "5"]]
     known = make_table(tmp_path / "known.parquet", right, gap=[-2.0, 3.0, 3.0, 3.0, 30.0])  # it means something else
     assert page_of(tmp_path, {"Base": known}).data["tokens"]["wrong"] == []

@@ -55,7 +55,7 @@ def drag(browser: Browser, name: str, by: float) -> None:
 # ---- what it says
 
 
-def test_headline_and_shares_are_those_of_the_table_and_follow_the_handles(opened, three) -> None:
+def test_headline_follows_the_handles(opened, three) -> None:
     table = read_token_table(three["Base"] / "tokens.parquet")
     wrong = np.isin(np.arange(len(table)), [7, 14 + 10])
 
@@ -84,7 +84,7 @@ def test_headline_and_shares_are_those_of_the_table_and_follow_the_handles(opene
     assert headline(opened) == f"{start} {wide:.0f} %." and opened.console() == []
 
 
-def test_shares_and_bars_of_every_method_are_those_of_the_records(browser, tmp_path) -> None:
+def test_shares_and_bars_of_every_method(browser, tmp_path) -> None:
     """Data weights count, too; p-threshold is weighed in Python, the others by the script."""
     path = make_table(tmp_path / "t.parquet", WRONG * 40, gap=np.random.default_rng(0).normal(2, 4, 26 * 40))
     content = pq.read_table(path)
@@ -112,13 +112,13 @@ def test_shares_and_bars_of_every_method_are_those_of_the_records(browser, tmp_p
             np.testing.assert_allclose(browser.run(BARS, colour), shares, atol=0.02)
 
 
-def test_outcome_has_sampled_and_greedy_answers_and_what_the_test_says(opened) -> None:
+def test_outcome_and_scores(opened) -> None:
     said = "After training on such data, 38 % of SFT's sampled answers are right and 56 % of TrimSFT's, which do not "
     assert opened.text("outcome") == f"{said}differ clearly. Greedy answers do not differ clearly: 50 and 100 %."
     assert texts(opened, "#scored g") == ["Base38", "SFT38", "TrimSFT56"]
 
 
-def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) -> None:
+def test_examples_and_their_wrong_steps(opened) -> None:
     assert opened.text("question") == "Example 1: 3 times 8?" and opened.text("place") == "wrong step 1 of 2"
     rows = texts(opened, ".row .text")
     assert rows == ["Step 1: 3 * 8 = 8 should be 24. So it is 8.", "Step 1: 3 * 8 = 8. So it is 8."]
@@ -138,7 +138,7 @@ def test_example_shows_what_is_wrong_once_and_the_gradient_in_both_rows(opened) 
     assert opened.text("place") == "wrong step 2 of 2"
 
 
-def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) -> None:
+def test_headline_without_wrong_steps(browser, tmp_path) -> None:
     words = [["so ", "it ", "is ", "x"] * 30, ["a", "b", "c", "d"]]
     gap = np.where(np.arange(124) % 4 == 3, -2.0, 1.5)
     base = make_table(tmp_path / "base.parquet", words, gap=gap)
@@ -164,7 +164,7 @@ def test_without_wrong_steps_the_headline_speaks_of_gradient(browser, tmp_path) 
     assert browser.text("card").endswith("Weight of the data: 0.5.")
 
 
-def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> None:
+def test_a_trained_model_alone(browser, tmp_path) -> None:
     run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
     make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
     make_evaluated(run, "easy", {"e0": "1 1 1 2"})
@@ -176,7 +176,7 @@ def test_a_trained_model_alone_is_not_held_against_sft(browser, tmp_path) -> Non
     assert browser.console() == []
 
 
-def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser, tmp_path) -> None:
+def test_scores_of_many_runs_without_tokens(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
     browser.open(write_report(tmp_path / "r.html", runs, title="t"))
     assert len(texts(browser, "#scored g")) == 8 and texts(browser, "#scored .first") == ["run-00-of-…50"]
@@ -189,7 +189,7 @@ def test_scores_stand_there_without_tokens_and_dots_of_many_runs_are_few(browser
 # ---- hands
 
 
-def test_methods_keep_their_settings_and_the_address_everything(browser, tmp_path, three) -> None:
+def test_the_address_keeps_the_settings(browser, tmp_path, three) -> None:
     made = write_report(tmp_path / "r.html", {"Base": three["Base"] / "tokens.parquet"}, title="t")
     view(browser, made)
     browser.run("document.querySelector('#methods input[value=AutoTrim]').click()")
@@ -218,7 +218,7 @@ def test_hostile_addresses_are_harmless(browser, page) -> None:
         assert not texts(browser, "img") and browser.console() == [], fragment
 
 
-def test_every_control_is_reached_by_keys_in_few_stops(opened) -> None:
+def test_every_control_is_reached_by_keys(opened) -> None:
     reached = []
     for _ in range(12):
         opened.press("Tab")
@@ -233,7 +233,7 @@ def test_every_control_is_reached_by_keys_in_few_stops(opened) -> None:
         assert opened.run("return document.activeElement.id") == name
 
 
-def test_numbers_of_a_token_by_pointer_and_keys(opened) -> None:
+def test_numbers_of_a_token(opened) -> None:
     opened.run("document.querySelector('.t').focus()")
     opened.press("End")
     for _ in range(6):
@@ -280,7 +280,7 @@ def test_tabs_by_keys_and_by_links(opened, page) -> None:
     assert opened.run(controls) == 0
 
 
-def test_command_and_picture_are_copied_or_shown(opened) -> None:
+def test_command_and_picture_are_copied(opened) -> None:
     opened.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     opened.click("command")
     command = "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim"
@@ -300,7 +300,7 @@ def test_command_and_picture_are_copied_or_shown(opened) -> None:
     assert width > 1000 and height > 300 and opened.run("return window.saved") == "example.png"
 
 
-def test_tables_are_saved_with_intervals_as_numbers(opened) -> None:
+def test_tables_are_saved(opened) -> None:
     save = (
         "URL.createObjectURL = (blob) => { window.exported = blob; return 'blob:kept' };"
         "HTMLAnchorElement.prototype.click = () => {};"
@@ -333,7 +333,7 @@ def test_nothing_is_wider_than_the_window(browser, page, width) -> None:
         assert browser.run("return document.documentElement.scrollWidth") == width, tab
 
 
-def test_a_token_can_be_read_on_the_strongest_colour(browser, page) -> None:
+def test_contrast_on_the_strongest_colour(browser, page) -> None:
     """4.5:1 (WCAG 1.4.3), in light and in dark."""
     for scheme in ("light", "dark"):
         browser.scheme(scheme)
@@ -349,7 +349,7 @@ def test_a_token_can_be_read_on_the_strongest_colour(browser, page) -> None:
         assert contrast(ink, ground) >= 4.5, scheme
 
 
-def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, tmp_path) -> None:
+def test_hostile_text_in_a_browser(browser, tmp_path) -> None:
     runs = {"Base": tmp_path / "base", HOSTILE[0] + HOSTILE[1]: tmp_path / "odd"}
     for number, run in enumerate(runs.values()):
         make_evaluated(run, "easy", {HOSTILE[1]: "1 2", "b": "1 1" if number else "2 2"}, text=" ".join(HOSTILE))
@@ -375,7 +375,7 @@ def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, tmp_path
     assert browser.console() == []
 
 
-def test_the_policy_stops_what_escaping_might_miss(browser, page) -> None:
+def test_the_policy_stops_scripts(browser, page) -> None:
     browser.open(page)
     browser.run(
         "document.body.insertAdjacentHTML('beforeend', '<img src=http://127.0.0.1/ onerror=\"window.attacked=1\">');"
@@ -394,7 +394,7 @@ def test_readable_without_script(browser, page) -> None:
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_large_pages_are_ready_soon_and_follow_a_drag(browser, tmp_path) -> None:
+def test_large_pages_follow_a_drag(browser, tmp_path) -> None:
     """200 examples of 1,000 tokens."""
     rng = np.random.default_rng(3)
     rows = [[str(n) for n in rng.integers(0, 900, 1000)] for _ in range(200)]
