@@ -80,16 +80,12 @@ def run_check(
 PADDING = ("padding", "TrimSFT, Liger")
 
 
-@pytest.mark.parametrize(
-    ("slower", "says"), [(0.1, "1.24 ->  1.11   -10.0%, again -10.0%"), (1.0, "1.24 ->  0.00  -100.0%, again -100.0%")]
-)
-def test_what_has_slowed_in_two_runs_is_named(slower, says, tmp_path, capsys) -> None:
-    assert run_check(tmp_path, {PADDING: slower}) == 1
+def test_what_has_slowed_in_two_runs_is_named(tmp_path, capsys) -> None:
+    assert run_check(tmp_path, {PADDING: 0.1}) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == ["1 fell by more than 5% in two runs", "  padding, 8 rows: TrimSFT, Liger"]
-    assert [line for line in lines if line.startswith("FELL")] == [
-        f"FELL  {'padding, 8 rows: TrimSFT, Liger':55}  {says}"
-    ]
+    (fell,) = [line for line in lines if line.startswith("FELL")]
+    assert fell.endswith("1.24 ->  1.11   -10.0%, again -10.0%")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +93,6 @@ def test_what_has_slowed_in_two_runs_is_named(slower, says, tmp_path, capsys) ->
     [
         ({}, {}),  # the machine is slower, the ratios are what they were
         ({PADDING: 0.04}, None),
-        ({PADDING: 0.1}, {}),  # not in the second run
         ({PADDING: 0.1}, {("packing", "TrimSFT, Liger"): 0.1}),  # something else in the second
         ({("padding", PEER): 0.1}, None),  # the peer is slower
     ],

@@ -75,31 +75,25 @@ def test_the_arena_is_written_continued_and_shown(
     assert arena.main(["--conditions", "unknown-3"]) == 2 and "no condition" in capsys.readouterr().err
 
 
+def record(objective: str, name: str, **right: Any) -> dict[str, Any]:
+    return {"objective": objective, "condition": name, "seed": 0, **right}
+
+
 def test_differences_by_temperature() -> None:
     """Of 10 problems: SFT is best at 0.3, with 3 of 4 samples right, where the other has all of them."""
 
-    def record(objective: str, **right: str) -> dict[str, Any]:
-        return {"objective": objective, "condition": "clean", "seed": 0, "right": right}
+    def digits(*right: int) -> dict[str, str]:
+        return {at: str(count) * 10 for at, count in zip(("0.3", "0.6", "1", "0"), right, strict=True)}
 
-    def digits(cold: int, mild: int, hot: int, greedy: int) -> dict[str, str]:
-        return {"0": str(greedy) * 10, "0.3": str(cold) * 10, "0.6": str(mild) * 10, "1": str(hot) * 10}
-
-    found = arena.differences([record("sft", **digits(3, 2, 4, 0)), record("dft", **digits(4, 4, 8, 1))])
-    assert found["dft"]["temperature 1"] == {"clean": 50.0}
-    assert found["dft"]["SFT's best temperature"] == {"clean": 25.0}
-    assert found["dft"]["greedy"] == {"clean": 100.0}
-
-
-def test_an_old_format_earns_nothing() -> None:
-    """DFT is right in the format of the base, SFT in the one that the rows teach."""
-
-    def record(objective: str, name: str, right: int, in_new: int) -> dict[str, Any]:
-        digits = {"right": dict.fromkeys("01", str(right) * 4), "right_in_new": dict.fromkeys("01", str(in_new) * 4)}
-        return {"objective": objective, "condition": name, "seed": 0, **digits}
-
-    for name, points in (("new", -100.0), ("half-new", 0.0), ("clean", 0.0)):
-        found = arena.differences([record("sft", name, 1, 1), record("dft", name, 1, 0)])
-        assert found["dft"]["greedy"] == {name: points}
+    sft, dft = record("sft", "clean", right=digits(3, 2, 4, 0)), record("dft", "clean", right=digits(4, 4, 8, 1))
+    points = {"temperature 1": 50.0, "SFT's best temperature": 25.0, "greedy": 100.0}
+    assert arena.differences([sft, dft])["dft"] == {at: {"clean": value} for at, value in points.items()}
+    # DFT is right in the format of the base, SFT in the one that the rows teach
+    for name, gained in (("new", -100.0), ("half-new", 0.0), ("clean", 0.0)):
+        right = {"right": dict.fromkeys("01", "1111")}
+        sft = record("sft", name, **right, right_in_new=dict.fromkeys("01", "1111"))
+        dft = record("dft", name, **right, right_in_new=dict.fromkeys("01", "0000"))
+        assert arena.differences([sft, dft])["dft"]["greedy"] == {name: gained}
 
 
 def test_conditions_are_drawn_once_for_all() -> None:

@@ -1,4 +1,7 @@
-"""The same contracts on a real GPU: compiled kernels, cuBLAS, sizes at which there are several blocks of everything."""
+"""The same contracts on a real GPU, at sizes with several blocks of everything.
+
+There the tests of triton in the other files run with compiled kernels, too.
+"""
 
 from dataclasses import replace
 
@@ -78,42 +81,6 @@ def test_default_skip_keeps_both_gradients(gaps, objective, backend) -> None:
     assert distance(got.weight, whole.weight) < 4e-3
     if isinstance(objective, TrimSFT) and lowest < 0:
         assert got.kept < 2500
-
-
-@pytest.mark.parametrize("backend", FUSED)
-@pytest.mark.parametrize("descending", [False, True], ids=["heavy rows last", "heavy rows first"])
-@pytest.mark.usefixtures("small_chunks")
-def test_several_chunks_with_kept_rows_on_one_side(descending, backend) -> None:
-    head = Head(*synthetic_head(700, 256, 9001, dtype=torch.float32)).to("cpu")
-    expected = exact(head, TrimSFT())
-    head = head.rows((expected.weights * expected.tokens.doubt).argsort(descending=descending))
-    got, expected = fused(head, TrimSFT(), backend), exact(head, TrimSFT())
-    assert 0 < got.kept < 700
-    assert distance(got.hidden, expected.hidden) < 2e-3
-    assert distance(got.weight, expected.weight) < 2e-3
-
-
-@pytest.mark.parametrize("backend", FUSED)
-@pytest.mark.parametrize("factor", [3.7, 65536.0])
-def test_scaled_loss_and_a_large_normalizer_in_float16(factor, backend) -> None:
-    head = make_head(*SIZE, dtype=torch.float16, seed=4)
-    head.labels[3] = IGNORED
-    expected = exact(head, SFT(), normalizer=2e3)
-    got = fused(head, SFT(), backend, factor=factor, normalizer=2e3)
-    assert distance(got.hidden, factor * expected.hidden) < 1e-2
-    assert distance(got.weight, factor * expected.weight) < 1e-2
-
-
-@pytest.mark.parametrize("backend", FUSED)
-def test_autocast(backend) -> None:
-    head = make_head(*SIZE, logit_size=5.0).to("cuda").leaves()
-    with torch.autocast("cuda", torch.bfloat16):
-        out = call(head, TrimSFT(), backend, skip_below=0)
-    rounded = head.to(torch.bfloat16)
-    oracle.assert_no_worse_than_torch(
-        oracle.answer_of(head, out), oracle.plain(rounded, TrimSFT()), exact(rounded.to("cpu"), TrimSFT())
-    )
-    assert head.hidden.grad.dtype == head.weight.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)

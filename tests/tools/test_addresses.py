@@ -40,11 +40,7 @@ def test_the_repository_has_one_address() -> None:
     files += [path for path in ROOT.iterdir() if path.suffix in texts or path.name in ("Makefile", "Dockerfile")]
     holders = {path.relative_to(ROOT).as_posix() for path in files if address in path.read_text(encoding="utf-8")}
     assert holders == {"pyproject.toml"}
-
-
-def test_the_site_takes_that_address() -> None:
     config = SimpleNamespace(config_file_path=str(ROOT / "mkdocs.yml"), repo_url=None)
     site.on_config(config)
-    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
     assert config.repo_url == address
     assert "repo_url" not in yaml.safe_load((ROOT / "mkdocs.yml").read_text())

@@ -73,14 +73,12 @@ def test_an_epoch_meets_every_solution_once(monkeypatch, tokenizer) -> None:
     assert sorted(seen) == sorted(solution.text + tokenizer.eos_token for _, solution in examples)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"), [(["--size", "huge"], "invalid choice: 'huge'"), ([], "holds a model already")]
-)
-def test_a_model_that_is_there_is_not_replaced(tmp_path, capsys, arguments, message) -> None:
+def test_a_model_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"precious")
     with pytest.raises(SystemExit, match="2"):
-        main(["--out", str(tmp_path), *arguments])
-    assert message in capsys.readouterr().err and (tmp_path / "model.safetensors").read_bytes() == b"precious"
+        main(["--out", str(tmp_path)])
+    assert "holds a model already" in capsys.readouterr().err
+    assert (tmp_path / "model.safetensors").read_bytes() == b"precious"
 
 
 @given(st.integers(0, 10**6), st.sampled_from(list(TIERS)), st.sampled_from(list(STYLES)))

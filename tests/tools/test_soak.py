@@ -56,7 +56,6 @@ def counting(monkeypatch) -> None:
         ("fails", faults.kill, "a traceback: ValueError: a bug"),
         ("leaves a child", faults.kill, "still running after"),
         ("right", faults.ask_to_end, ""),
-        ("leaves a child", faults.ask_to_end, "still running after"),
         ("hangs", faults.ask_to_end, "still running after"),
     ],
 )

@@ -78,8 +78,8 @@ class Browser:
             self.command("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **text)
             self.command("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
-    def click(self, name: str) -> None:
-        self.run("document.getElementById(arguments[0]).click()", name)
+    def click(self, selector: str) -> None:
+        self.run("document.querySelector(arguments[0]).click()", selector)
 
     def text(self, name: str) -> str:
         return self.run("return document.getElementById(arguments[0]).textContent", name)

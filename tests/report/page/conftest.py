@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from tests.report.page.browser import CHROMIUM, DRIVER, Browser
-from tests.report.page.pages import make_three
+from tests.report.page.pages import make_three, report_of
 from tests.tokens.tiny import make_table
-from trimsft.report.page.build import write_report
 
 WRONG = [
     ["Step ", "1", ": ", "3", " * ", "8", " = ", "8", ".\n", "So ", "it ", "is ", "8", "."],
@@ -30,8 +29,11 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium) -> Iterator[Browser]:
+    """The browser; whatever a test did, no script of others ran and no error was logged."""
     yield chromium
     chromium.reset()
+    assert chromium.run("return window.attacked ?? null") is None
+    assert chromium.console() == []
 
 
 @pytest.fixture(scope="session")
@@ -45,4 +47,4 @@ def three(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def page(three) -> Path:
     """The page of the three."""
-    return write_report(three["Base"].parent / "report.html", three, title="A title")
+    return report_of(three["Base"].parent, three)

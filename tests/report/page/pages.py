@@ -113,14 +113,14 @@ def _lines(path: Path, records: list[dict[str, Any]]) -> None:
 class Page(HTMLParser):
     """Elements, attributes and text, as a browser would see them."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self.html = html
+        self.html = path.read_text(encoding="utf-8")
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
         self.rows: list[list[str]] = []
         self._in_cell = False
-        self.feed(html)
+        self.feed(self.html)
         self.rows = [[" ".join(cell.split()) for cell in row] for row in self.rows]
 
     @property
@@ -162,8 +162,12 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more: Any) -> Page:
-    return Page(write_report(folder / "report.html", runs, title=title, **more).read_text(encoding="utf-8"))
+def report_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more: Any) -> Path:
+    return write_report(folder / "report.html", runs, title=title, **more)
+
+
+def page_of(folder: Path, runs: dict[str, Path], **more: Any) -> Page:
+    return Page(report_of(folder, runs, **more))
 
 
 def unpack(packed: str) -> np.ndarray:

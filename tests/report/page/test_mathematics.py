@@ -8,17 +8,7 @@ import pytest
 from tests.report.page.browser import Browser
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "benchmarks"
-UNREADABLE = [
-    "{x",
-    "x}",
-    r"\frac{1",
-    "x^",
-    "x^2^3",
-    r"\left(x",
-    r"\right)",
-    r"\begin{pmatrix}1",
-    r"\begin{odd}1\end{odd}",
-]
+UNREADABLE = ["{x", "x}", r"\frac{1", "x^", "x^2^3", r"\left(x", r"\right)", r"\begin{odd}1\end{odd}"]
 # an element as name(children); text stands as it is
 OUTLINE = """
 const outline = (node) => node.nodeType === 3 ? node.textContent
@@ -54,34 +44,22 @@ def outline(browser: Browser, text: str) -> list[str]:
         ("$x^2_1$", ["math(msubsup(mi(x) mn(1) mn(2)))"]),
         ("$x'$", ["math(msup(mi(x) mo(\u2032)))"]),
         (r"\(\frac12\)", ["math(mfrac(mn(1) mn(2)))"]),
-        (r"$\dfrac{a}{b}$", ["math(mfrac(mi(a) mi(b)))"]),
         (r"$\sqrt[3]{8}$", ["math(mroot(mn(8) mn(3)))"]),
-        (r"$\boxed{7}$", ["math(mrow(mn(7)))"]),
         (r"so \boxed{7}.", ["so ", "math(mrow(mn(7)))", "."]),
         (r"$\alpha\le 1{,}000$", ["math(mrow(mi(\u03b1) mo(≤) mn(1) mo(,) mn(000)))"]),
         ("$1,000.5$", ["math(mn(1,000.5))"]),
         (r"$\text{if $n$ is odd}$", ["math(mrow(mtext(if\u00a0) mi(n) mtext(\u00a0is odd)))"]),
         (r"$\sum_{i=1}^n i$", ["math(mrow(munderover(mo(∑) mrow(mi(i) mo(=) mn(1)) mi(n)) mi(i)))"]),
-        (r"$\mathbb{R}$", ["math(mi(\u211d))"]),
         (r"$\left(\frac12\right]$", ["math(mrow(mo(() mfrac(mn(1) mn(2)) mo(])))"]),
         (
             r"$\begin{pmatrix}1&2\end{pmatrix}$",
             ["math(mrow(mo(() mtable(mtr(mtd(mrow(mn(1))) mtd(mrow(mn(2))))) mo())))"],
         ),
-        (
-            "\\begin{align*}\na&=b\\\\\n&=c\\end{align*}",
-            [
-                "math(mrow(mtable(mtr(mtd(mrow(mi(a))) mtd(mrow(mo(=) mi(b)))) "
-                "mtr(mtd(mrow()) mtd(mrow(mo(=) mi(c)))))))"
-            ],
-        ),
         (r"$\mystery{x}$", [r"math(mrow(mtext(\mystery) mi(x)))"]),
         (r"$\constructor \toString$", [r"math(mrow(mtext(\constructor) mtext(\toString)))"]),
         # text around formulas
         ("It costs $5 and then $10 more.", ["It costs $5 and then $10 more."]),
-        (r"It costs \$5 and \$10.", ["It costs $5 and $10."]),
         ("$x$ costs $5", ["math(mi(x))", " costs $5"]),
-        ("one $ alone", ["one $ alone"]),
         ("$a\n\nb$", ["$a\n\nb$"]),
         ("[asy]draw($x$);[/asy]", ["code([asy]draw($x$);[/asy])"]),
         ("plain <b>text</b>", ["plain <b>text</b>"]),
@@ -98,21 +76,14 @@ def test_formulas(browser, text, expected) -> None:
     "text",
     [
         "$" + "{" * 10_000 + "}" * 10_000 + "$",
-        "$" + "{" * 1900 + "}" * 1900 + "$",
         "$" + "x^{" * 1200 + "$",
-        "$" + "x^" * 1900 + "2$",
         "$2^{" * 900 + "}" * 900 + "$",
-        "$" * 9_999,
         "$a" * 5_000,
-        r"\(" * 5_000,
         r"\boxed{" * 3_000,
         r"\begin{align}" * 2_000,
         r"$\left(" * 600 + "$",
-        r"$\frac" * 900 + "$",
         "$" + r"\sqrt[" * 700 + "$",
         "$" + "&" * 1_900 + "$",
-        "$" + r"\\" * 1_900 + "$",
-        "$" + r"\text{$" * 500 + "$",
         "$" + "9" * 3_900 + "^" + "{9}" + "$",
         "[asy]" * 4_000,
         "\\" * 9_999,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of, unpack
+from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of, unpack
 from tests.tokens.tiny import make_table
 from trimsft.errors import UsageError
 from trimsft.report.page import tokens
@@ -32,7 +32,7 @@ def table(path: Path, texts=TEXTS, **facts) -> Path:
 
 
 def test_nothing_is_loaded(page) -> None:
-    read = Page(page.read_text(encoding="utf-8"))
+    read = Page(page)
     policy = next(a["content"] for tag, a in read.elements if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
     addresses = re.findall(r"https?://[^\s\"'<]+", read.html)
@@ -48,24 +48,15 @@ def test_nothing_is_loaded(page) -> None:
     assert read.tabs == ["#tokens", "#scores", "#answers", "#details"]
 
 
-def test_hostile_text_stays_text(tmp_path) -> None:
-    """The page has the elements that a page of plain texts has."""
-    pages = []
-    for kind, texts in (("plain", ["word"] * len(HOSTILE_TEXTS)), ("hostile", HOSTILE_TEXTS)):
-        written = "".join(texts).replace("%", "")
-        labels = ["Base", *(HOSTILE if kind == "hostile" else map(str, range(len(HOSTILE))))]
-        runs = {label: tmp_path / kind / str(place) for place, label in enumerate(labels)}
-        for number, run in enumerate(runs.values()):
-            answers = {
-                f"{written}{n}": words for n, words in enumerate(("1 2 2 1", "1 1 1 1" if number else "2 2 2 2"))
-            }
-            make_evaluated(run, "easy", answers, text=written, problem=f"{written}%s")
-            make_table(run / "tokens.parquet", [texts * 2], prompts=(" ".join(texts),))
-        pages.append(page_of(tmp_path / kind, runs, texts[0], settings={texts[1]: HOSTILE[5]}))
-    plain, read = pages
-    assert [tag for tag, _ in read.elements] == [tag for tag, _ in plain.elements]
-    attributes = [[one.keys() for _, one in each.elements] for each in pages]
-    assert attributes[0] == attributes[1]
+def test_hostile_text_stays_text(page, tmp_path) -> None:
+    runs = {label: tmp_path / str(place) for place, label in enumerate(["Base", *HOSTILE])}
+    for run in runs.values():
+        make_evaluated(run, "easy", {ATTACK: "1 2 2 1"}, text=ATTACK, problem=f"{ATTACK}%s")
+        make_table(run / "tokens.parquet", [HOSTILE_TEXTS * 2], prompts=(ATTACK,))
+    read = page_of(tmp_path, runs, title=HOSTILE_TEXTS[0], settings={HOSTILE_TEXTS[1]: HOSTILE[5]})
+    usual = Page(page)
+    for tag, attributes in read.elements:
+        assert any(tag == known and attributes.keys() <= those.keys() for known, those in usual.elements), tag
     assert [tag for tag, _ in read.elements].count("script") == 2  # one runs, one holds data
     assert "{{ 7 * 7 }}" in read.text and not set(read.html) & HIDDEN
     assert "⟨U+202E⟩right⟨U+2066⟩to⟨U+200B⟩left⟨U+0000⟩⟨U+001B⟩[31m⟨U+D800⟩" in read.text
@@ -78,7 +69,7 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
     runs = {label: make_evaluated(tmp_path / label, "easy", {"e0": "1 1"}) for label in ("a", "b")}
     table(runs["a"] / "tokens.parquet", model=str(tmp_path / "models/base"))
     (runs["b"] / "manifest.json").write_text(json.dumps({"command": f"{tmp_path}/__main__.py --out={tmp_path}/b x/y"}))
-    read = page_of(tmp_path, runs, settings={"data": str(tmp_path / "rows.jsonl")}, title="t")
+    read = page_of(tmp_path, runs, settings={"data": str(tmp_path / "rows.jsonl")})
     assert str(tmp_path) not in read.html and read.data["tokens"]["path"] == "base"
     assert read.facts["data"] == "rows.jsonl" and read.facts["command of b"] == "__main__.py --out=b x/y"
     assert read.facts["run a"] == "a; tokens: model base, data.rows 2, template chat"
@@ -130,7 +121,7 @@ def test_packed_numbers_come_back() -> None:
 
 
 def test_wrong_steps_in_the_text(page) -> None:
-    data = Page(page.read_text(encoding="utf-8")).data["tokens"]
+    data = Page(page).data["tokens"]
     assert data["steps"] == 3 and data["doubt"] == [-6.0, 2.0]
     assert data["wrong"] == [[0, 7, 7, "3 * 8 = 8", "24"], [1, 10, 10, "4 + 4 = 9", "8"]]
     texts = [data["texts"][int(place)] for place in unpack(data["token"])]

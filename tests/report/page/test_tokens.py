@@ -11,11 +11,20 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.conftest import WRONG
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, make_telemetry, texts, view
+from tests.report.page.pages import (
+    HIDDEN,
+    HOSTILE,
+    HOSTILE_TEXTS,
+    Page,
+    make_evaluated,
+    make_telemetry,
+    report_of,
+    texts,
+    view,
+)
 from tests.report.test_colours import contrast
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT, display_name, make_objective
-from trimsft.report.page.build import write_report
 from trimsft.report.page.tokens import COMPUTED
 from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import SCHEMA, read_token_table
@@ -81,7 +90,7 @@ def test_headline_follows_the_handles(opened, three) -> None:
     width = float(opened.text("setting-is").split()[-1])
     assert width > 2
     wide = share(weights_of(TrimSFT(margin=-5.6, bandwidth=width), table))
-    assert headline(opened) == f"{start} {wide:.0f} %." and opened.console() == []
+    assert headline(opened) == f"{start} {wide:.0f} %."
 
 
 def test_shares_and_bars_of_every_method(browser, tmp_path) -> None:
@@ -92,16 +101,16 @@ def test_shares_and_bars_of_every_method(browser, tmp_path) -> None:
     content = content.drop_columns("data_weight").append_column("data_weight", pa.array(data_weights))
     pq.write_table(content.select(SCHEMA.names).replace_schema_metadata(content.schema.metadata), path)
     table, names = read_token_table(path), ("sft", *COMPUTED[1:], "p-threshold")
-    made = write_report(tmp_path / "r.html", {"Base": path}, title="t", objectives=names)
+    made = report_of(tmp_path, {"Base": path}, objectives=names)
     view(browser, made)
-    data = Page(made.read_text(encoding="utf-8")).data["tokens"]
+    data = Page(made).data["tokens"]
     first = 14 * (np.arange(80) % 2) + 26 * (np.arange(80) // 2)
     wrong = [first[place] + at for place, begin, end, *_ in data["wrong"] for at in range(begin, end + 1)]
     edges = np.sinh(np.linspace(*np.arcsinh(data["range"]), 49))
     edges[[0, -1]] = -np.inf, np.inf
     for name in names[1:]:
         label = display_name(name)
-        browser.run("document.querySelector(`#methods input[value='${arguments[0]}']`).click()", label)
+        browser.click(f"#methods input[value='{label}']")
         masses = [weights_of(make_objective(one), table) * table["gradient_norm"] for one in ("sft", name)]
         pattern = r"80 of 120 .*SFT spends (.*?) of its gradient on them; .* spends (.*?)\."
         for words, mass in zip(re.fullmatch(pattern, headline(browser)).groups(), masses, strict=True):
@@ -126,11 +135,11 @@ def test_examples_and_their_wrong_steps(opened) -> None:
     shares = "return [...document.querySelectorAll('.t.bad')].map(t => parseFloat(t.style.getPropertyValue('--share')))"
     first, second = opened.run(shares)
     assert first > 50 and second < 1
-    opened.click("next")
+    opened.click("#next")
     assert opened.text("question") == "Example 2: And?" and "= 9 should be 8." in texts(opened, ".row .text")[0]
-    opened.click("next")
+    opened.click("#next")
     assert opened.text("place") == "wrong step 1 of 2"
-    opened.click("all")
+    opened.click("#all")
     assert texts(opened, "#list button") == ["1", "2"]
     said = "tells them apart: it doubts every wrong result (gap −6.0 or lower) and no right one (2.0 or higher)"  # noqa: RUF001
     assert said in opened.text("list")
@@ -142,7 +151,7 @@ def test_headline_without_wrong_steps(browser, tmp_path) -> None:
     words = [["so ", "it ", "is ", "x"] * 30, ["a", "b", "c", "d"]]
     gap = np.where(np.arange(124) % 4 == 3, -2.0, 1.5)
     base = make_table(tmp_path / "base.parquet", words, gap=gap)
-    view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
+    view(browser, report_of(tmp_path, {"Base": base}))
     table = read_token_table(base)
     mass = table["gradient_norm"] * weights_of(TrimSFT(), table)
     sft, trim = (100 * one[gap < 0].sum() / one.sum() for one in (table["gradient_norm"], mass))
@@ -151,12 +160,12 @@ def test_headline_without_wrong_steps(browser, tmp_path) -> None:
     assert headline(browser) == f"The model would have written 25 % of these tokens differently. {said}"
     assert browser.text("question") == "Example 1" and browser.text("place") == "example 1 of 2"
     assert len(texts(browser, ".row:first-child .t")) == 48
-    browser.run("document.querySelector('.text button').click()")
+    browser.click(".text button")
     assert len(texts(browser, ".row:first-child .t")) == 120 and not texts(browser, ".t.bad")
     # weights of the data count and are said
     gap, weight = np.array([-2.0, 1.5, 1.5, 1.5]), np.array([3, 0.5, 1, 1])
     base = make_table(tmp_path / "base.parquet", [["a", "b", "c", "d"]], gap=gap, data_weight=weight)
-    view(browser, write_report(tmp_path / "r.html", {"Base": base}, title="t"))
+    view(browser, report_of(tmp_path, {"Base": base}))
     mass = read_token_table(base)["gradient_norm"] * weight
     share = f"{100 * mass[0] / mass.sum():.0f} %"
     assert f"SFT spends {share} of its gradient there" in headline(browser)
@@ -168,36 +177,35 @@ def test_a_trained_model_alone(browser, tmp_path) -> None:
     run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
     make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
     make_evaluated(run, "easy", {"e0": "1 1 1 2"})
-    view(browser, write_report(tmp_path / "r.html", {"mine": run}, title="t"))
+    view(browser, report_of(tmp_path, {"mine": run}))
     said = "mine would at first have written 20.8 % of its training tokens differently, and 20.8 % in the end"
     assert headline(browser).startswith(said)
     assert browser.text("outcome") == "75 % of mine's sampled answers are right, and 100 % of its greedy ones."
     assert texts(browser, ".row b") == ["TrimSFT", "< 0.1 %"] and not texts(browser, "#methods label")[1:]
-    assert browser.console() == []
 
 
 def test_scores_of_many_runs_without_tokens(browser, tmp_path) -> None:
     runs = {f"run-{n:02}-of-a-long-name": make_evaluated(tmp_path / str(n), "easy", {"e": "1 2"}) for n in range(12)}
-    browser.open(write_report(tmp_path / "r.html", runs, title="t"))
+    browser.open(report_of(tmp_path, runs))
     assert len(texts(browser, "#scored g")) == 8 and texts(browser, "#scored .first") == ["run-00-of-…50"]
     assert "8 of 12 runs; easy" in texts(browser, "#tokens .note")[0]
     said = "50 % of run-00-of-a-long-n…'s sampled answers are right and 50 % of run-11-of-a-long-n…'s,"
     assert headline(browser).startswith(said) and browser.text("outcome") == ""
-    assert len(texts(browser, "#scores tbody tr")) > 12 and browser.console() == []
+    assert len(texts(browser, "#scores tbody tr")) > 12
 
 
 # ---- hands
 
 
 def test_the_address_keeps_the_settings(browser, tmp_path, three) -> None:
-    made = write_report(tmp_path / "r.html", {"Base": three["Base"] / "tokens.parquet"}, title="t")
+    made = report_of(tmp_path, {"Base": three["Base"] / "tokens.parquet"})
     view(browser, made)
-    browser.run("document.querySelector('#methods input[value=AutoTrim]').click()")
+    browser.click("#methods input[value=AutoTrim]")
     assert "AutoTrim spends" in headline(browser) and browser.run("return document.querySelector('.knob')") is None
-    browser.run("document.querySelector('#methods input[value=TrimSFT]').click()")
+    browser.click("#methods input[value=TrimSFT]")
     browser.run("document.querySelector('[aria-label=bandwidth]').focus()")
     browser.press("ArrowUp")
-    browser.click("next")
+    browser.click("#next")
     wait(lambda: browser.run("return location.hash") == "#tau=0.9&at=2")
     view(browser, made, "tau=0.9&at=2&m=-3")
     assert browser.text("setting-is") == "margin m -3, bandwidth τ 0.9" and browser.text("place") == "wrong step 2 of 2"
@@ -214,7 +222,8 @@ def test_hostile_addresses_are_harmless(browser, page) -> None:
         "m=1&" * 500,
     ):
         view(browser, page, fragment)
-        assert browser.run("return window.attacked ?? null") is None and "2 of 3 steps" in headline(browser)
+        assert browser.run("return window.attacked ?? null") is None
+        assert "2 of 3 steps" in headline(browser)
         assert not texts(browser, "img") and browser.console() == [], fragment
 
 
@@ -282,25 +291,22 @@ def test_tabs_by_keys_and_by_links(opened, page) -> None:
 
 def test_command_and_picture_are_copied(opened) -> None:
     opened.run("navigator.clipboard.writeText = async (text) => { window.copied = text }")
-    opened.click("command")
+    opened.click("#command")
     command = "trimsft train --model_name_or_path m --dataset_name DATA.jsonl --objective trim"
     command += " --margin 1.5 --bandwidth 0.8"
     wait(lambda: opened.run("return window.copied ?? ''") == command)
     opened.run("navigator.clipboard.writeText = async () => { throw new Error() }")
-    opened.click("command")
+    opened.click("#command")
     wait(lambda: opened.text("said") == command)
     opened.run(
         "navigator.clipboard.write = async () => { throw new Error() };"
         "URL.createObjectURL = (blob) => { createImageBitmap(blob).then(b => { window.picture = [b.width, b.height] });"
         "return 'blob:kept' }; HTMLAnchorElement.prototype.click = function () { window.saved = this.download }"
     )
-    opened.click("image")
+    opened.click("#image")
     wait(lambda: opened.run("return window.picture ?? null"))
     width, height = opened.run("return window.picture")
     assert width > 1000 and height > 300 and opened.run("return window.saved") == "example.png"
-
-
-def test_tables_are_saved(opened) -> None:
     save = (
         "URL.createObjectURL = (blob) => { window.exported = blob; return 'blob:kept' };"
         "HTMLAnchorElement.prototype.click = () => {};"
@@ -354,25 +360,24 @@ def test_hostile_text_in_a_browser(browser, tmp_path) -> None:
     for number, run in enumerate(runs.values()):
         make_evaluated(run, "easy", {HOSTILE[1]: "1 2", "b": "1 1" if number else "2 2"}, text=" ".join(HOSTILE))
         make_table(run / "tokens.parquet", [[*HOSTILE_TEXTS, " b", "\n"]] * 2, prompts=(" ".join(HOSTILE_TEXTS),) * 2)
-    made = write_report(tmp_path / "r.html", runs, title=HOSTILE[0], settings={HOSTILE[2]: HOSTILE[3]})
+    made = report_of(tmp_path, runs, title=HOSTILE[0], settings={HOSTILE[2]: HOSTILE[3]})
     view(browser, made)
     browser.run("for (const t of document.querySelectorAll('.t')) t.click(); document.getElementById('all').click()")
     for tab in ("answers", "details"):
-        browser.click(f"tab-{tab}")
+        browser.click(f"#tab-{tab}")
     wait(lambda: browser.run("return document.documentElement.dataset.answers === 'ready'"))
     browser.run(
         "const show = document.querySelectorAll('#pair select')[2]; show.value = 'all';"
         "show.dispatchEvent(new Event('change'));"
         "for (const line of document.querySelectorAll('.problem')) line.click()"
     )
-    assert browser.run("return window.attacked ?? null") is None and browser.run("return document.title") == HOSTILE[0]
+    assert browser.run("return document.title") == HOSTILE[0]
     assert browser.run("return document.querySelectorAll('img, iframe, object, embed, base, link').length") == 0
     assert browser.run("return document.querySelectorAll('script:not([type])').length") == 1
     assert texts(browser, ".t")[0] == HOSTILE[0]
     shown = browser.run("return document.body.textContent")
     assert len(texts(browser, ".answer")) > 3 and not set(shown) & HIDDEN and "⟨U+202E⟩" in shown
     assert [address for address in browser.requests() if not address.startswith("blob:")] == [made.as_uri()]
-    assert browser.console() == []
 
 
 def test_the_policy_stops_scripts(browser, page) -> None:
@@ -382,7 +387,6 @@ def test_the_policy_stops_scripts(browser, page) -> None:
         "const s = document.createElement('script'); s.textContent = 'window.attacked = 2'; document.body.append(s)"
     )
     said = " ".join(browser.console())
-    assert browser.run("return window.attacked ?? null") is None
     assert "Content Security Policy" in said and "img-src" in said and "script-src" in said
 
 
@@ -399,7 +403,7 @@ def test_large_pages_follow_a_drag(browser, tmp_path) -> None:
     rng = np.random.default_rng(3)
     rows = [[str(n) for n in rng.integers(0, 900, 1000)] for _ in range(200)]
     gap = np.where(rng.random(200_000) < 0.3, rng.normal(0, 3, 200_000), rng.normal(10, 5, 200_000))
-    made = write_report(tmp_path / "r.html", {"Base": make_table(tmp_path / "t.parquet", rows, gap=gap)}, title="t")
+    made = report_of(tmp_path, {"Base": make_table(tmp_path / "t.parquet", rows, gap=gap)})
     view(browser, made)
     frames = browser.run(
         "const knob = document.querySelector('[aria-label=margin]'); const began = performance.now();"
