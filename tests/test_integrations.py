@@ -56,7 +56,7 @@ def test_a_section_names_objective_and_settings() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0, 0.1])
-def test_no_training_goes_on_without_the_objective(tmp_path: Path, smoothing: float) -> None:
+def test_no_training_goes_on_without_the_objective(tmp_path, smoothing: float) -> None:
     """With label smoothing `Trainer` computes its loss from logits, and the model never sees the labels."""
     model = load_model(make_model(tmp_path / "model"), dtype="float32")
     row = {"input_ids": [1, 2, 3, 4], "labels": [-100, 2, 3, 4]}
@@ -73,7 +73,7 @@ def test_no_training_goes_on_without_the_objective(tmp_path: Path, smoothing: fl
     assert bool((model.get_output_embeddings().weight == before).all()) is bool(smoothing)
 
 
-def test_axolotl_reads_the_objective_from_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_axolotl_reads_the_objective_from_its_configuration(monkeypatch) -> None:
     install(monkeypatch, "axolotl.integrations.base", BasePlugin=object)
     from trimsft.integrations import axolotl
 
@@ -86,7 +86,7 @@ def test_axolotl_reads_the_objective_from_its_configuration(monkeypatch: pytest.
     assert objective(callback) == trimsft.DFT()
 
 
-def test_ms_swift_is_given_a_callback_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ms_swift_is_given_a_callback_by_name(monkeypatch) -> None:
     known = install(monkeypatch, "swift.callbacks", callbacks_map={})
     install(monkeypatch, "swift.cli.main", parse_yaml_args=lambda words: None)
     started: list[list[str]] = []
@@ -100,7 +100,7 @@ def test_ms_swift_is_given_a_callback_by_name(monkeypatch: pytest.MonkeyPatch) -
         run(monkeypatch, "swift", "--model", "m")
 
 
-def test_llama_factory_is_called_with_a_callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_llama_factory_is_called_with_a_callback(monkeypatch, tmp_path) -> None:
     called: dict[str, Any] = {}
     settings = tmp_path / "settings.yaml"
     install(monkeypatch, "llamafactory.train.tuner", run_exp=lambda rest, callbacks: called.update(rest, c=callbacks))

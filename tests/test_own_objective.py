@@ -62,7 +62,7 @@ def tokens(*gaps: float) -> TokenStats:
     )
 
 
-def test_classes_objects_and_functions_are_objectives(module: Write) -> None:
+def test_classes_objects_and_functions_are_objectives(module) -> None:
     name, path = module(), list(sys.path)
     assert make_objective(f"{name}:Scaled").margin == 3 and make_objective(f"{name}:Scaled", margin=1.0).margin == 1
     assert make_objective(f"{name}:thing") == DFT()
@@ -82,13 +82,13 @@ def test_classes_objects_and_functions_are_objectives(module: Write) -> None:
         ("a b", {}, "^objective: must be module:Attribute, such as .*, got 'MODULE:a b'$"),
     ],
 )
-def test_what_is_no_objective_is_refused(module: Write, attribute, parameters, message) -> None:
+def test_what_is_no_objective_is_refused(module, attribute, parameters, message) -> None:
     name = module()
     with pytest.raises(UsageError, match=message.replace("MODULE", name)):
         make_objective(f"{name}:{attribute}", **parameters)
 
 
-def test_modules_that_cannot_be_imported(module: Write) -> None:
+def test_modules_that_cannot_be_imported(module) -> None:
     missing = "^objective: 'nowhere.at_all:X': no module 'nowhere'; install it, or start where nowhere is in the"
     with pytest.raises(UsageError, match=missing):
         make_objective("nowhere.at_all:X")
@@ -101,7 +101,7 @@ def test_modules_that_cannot_be_imported(module: Write) -> None:
             make_objective(f"{module(code)}:X")
 
 
-def test_installed_packages_offer_objectives(module: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_offer_objectives(module, tmp_path, monkeypatch) -> None:
     name = module()
     for package, offered in {"one": "half", "other": "thing"}.items():
         info = tmp_path / "site" / f"{package}-1.0.dist-info"
@@ -118,7 +118,7 @@ def test_installed_packages_offer_objectives(module: Write, tmp_path: Path, monk
         make_objective("my-on")
 
 
-def test_a_training_is_recorded_with_its_code(module: Write, tmp_path: Path) -> None:
+def test_a_training_is_recorded_with_its_code(module, tmp_path) -> None:
     name = f"{module(CODE)}:half"
     fields = make_fields(tmp_path, max_steps=2, save_steps=1, objective=name, output_dir=str(tmp_path / "run"))
     result = train_model(**fields)
@@ -136,7 +136,7 @@ def test_a_training_is_recorded_with_its_code(module: Write, tmp_path: Path) -> 
         train_model(**fields)
 
 
-def test_settings_of_train_reach_it(module: Write) -> None:
+def test_settings_of_train_reach_it(module) -> None:
     name, model = module(), {"model": "m", "data": "d"}
     assert make_settings({**model, "objective": f"{name}:Scaled"}).args.make_objective().margin == 3
     assert make_settings({**model, "objective": f"{name}:Scaled", "margin": 2}).args.make_objective().margin == 2

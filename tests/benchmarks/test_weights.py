@@ -167,7 +167,7 @@ def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
     assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
 
 
-def test_rows_are_those_of_transformers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_those_of_transformers(model: Any, monkeypatch) -> None:
     monkeypatch.setattr(decoding, "LOGITS", 2 * 7 * VOCABULARY)  # of seven rows of both models
     prompts = [prompt for prompt, _ in _pairs(5, rows=5)]
     both = StackedModel.of(Base.of(model), 2).trainable()

@@ -109,7 +109,7 @@ def test_conditions_are_drawn_once_for_all() -> None:
     ]  # fmt: skip
 
 
-def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch) -> None:
     folder = str(base_model_path())
     rows = {}
     for name, known in {**NAMED, "last": replace(NAMED["slips40"], last_only=True)}.items():
