@@ -1,4 +1,4 @@
-"""Other trainers get the objective that their configuration names, and none trains without it in silence.
+"""Other trainers get the objective that their configuration names, or stop.
 
 The frameworks are stand-ins here; docs/guides/coming_from.md says what was seen with the real ones.
 """
@@ -57,7 +57,7 @@ def test_a_section_names_objective_and_settings() -> None:
 
 @pytest.mark.parametrize("smoothing", [0, 0.1])
 def test_no_training_goes_on_without_the_objective(tmp_path, smoothing: float) -> None:
-    """With label smoothing `Trainer` computes its loss from logits, and the model never sees the labels."""
+    """With label smoothing `Trainer` computes its loss itself, and the model never sees the labels."""
     model = load_model(make_model(tmp_path / "model"), dtype="float32")
     row = {"input_ids": [1, 2, 3, 4], "labels": [-100, 2, 3, 4]}
     usual = {"max_steps": 1, "use_cpu": True, "report_to": "none", "disable_tqdm": True}

@@ -1,4 +1,4 @@
-"""The weights of every objective: values worked out by hand, limits, laws, and what bad parameters get."""
+"""The weights of the paper's objectives: values by hand, limits, laws, and bad parameters of all."""
 
 import dataclasses
 import math
@@ -59,7 +59,7 @@ def test_statistics_of_tokens() -> None:
     others["gradient_norm"] = torch.tensor([0.5**0.5, 0.75**0.5, 0.0])
     tokens = TokenStats(**others)
     torch.testing.assert_close(tokens.prob, torch.tensor([0.5, 0.25, 1.0]))
-    torch.testing.assert_close(tokens.collision, torch.tensor([0.5, 0.25, 1.0]))  # of two, of four, of one token alone
+    torch.testing.assert_close(tokens.collision, torch.tensor([0.5, 0.25, 1.0]))
     torch.testing.assert_close(tokens.doubt, torch.tensor([0.5, 0.75, 1e-9]), rtol=1e-6, atol=0)
     assert len(tokens) == 3
     for part, rows in ((tokens[1:], [1, 2]), (tokens[torch.tensor([2, 0])], [2, 0])):
@@ -174,7 +174,7 @@ def test_unknown_names_are_refused() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 def test_no_gradient_flows_through_the_weights(backend) -> None:
-    """That those of the objectives are constants shows in their gradients, see head/test_exactness.py."""
+    """Those of the objectives are constants, see head/test_exactness.py."""
     head = make_head(3).to(device_of(backend)).leaves()
     theta = torch.ones(3, device=head.hidden.device, requires_grad=True)
     out = linear_cross_entropy(

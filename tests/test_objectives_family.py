@@ -1,4 +1,4 @@
-"""AutoTrim and the objectives of other papers: values by hand, and gradients of the published losses in float64."""
+"""AutoTrim and the objectives of other papers: values by hand, gradients of the published losses."""
 
 import dataclasses
 import math
@@ -90,7 +90,7 @@ def test_values(objective, tokens, expected) -> None:
 
 
 def published(objective, logits, labels):
-    """The loss of each token as its paper has it, differentiable; what the paper detaches is detached."""
+    """The loss of each token as its paper has it; what the paper detaches is detached."""
     nll = F.cross_entropy(logits, labels, reduction="none")
     p = torch.exp(-nll)
     fixed, entropy = p.detach(), torch.special.entr(logits.softmax(-1)).sum(-1).detach()
@@ -163,7 +163,7 @@ def test_auto_trim_by_hand(floor, p, expected) -> None:
     torch.testing.assert_close(weights, SAFT(alpha=1 - floor).weights(tokens), rtol=8 * EPS, atol=8 * EPS)
 
 
-# what they need -------------------------------------------------------------------------------------------------
+# ---- what they need
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_statistics_that_objectives_need(objective, statistics) -> None:
         objective.weights(plain)
 
 
-# what all of them are -------------------------------------------------------------------------------------------
+# ---- what all of them are
 
 
 @given(st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_a_weight_depends_on_its_token_alone(gaps, random) -> None:
-    """So micro-batches, ranks, packing, the order of the rows and a resumed training change nothing."""
+    """So micro-batches, ranks, packing and the order of the rows change nothing."""
     order = torch.tensor(random.sample(range(len(gaps)), len(gaps)))
     gap = torch.tensor(gaps)
     nll = F.softplus(-gap)

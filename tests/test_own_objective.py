@@ -1,4 +1,4 @@
-"""An objective of one's own, by name: what may be named, what is refused, and that every way in weighs the same."""
+"""An objective of one's own, by name: what may be named, and what is refused."""
 
 import copy
 import itertools

@@ -1,4 +1,4 @@
-"""The command that runs all measurements of a GPU: what was done stays done, and what has got slower is named."""
+"""The command that runs all measurements of a GPU: what is done stays, what got slower is named."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_failure_is_tried_again(tmp_path, capsys) -> None:
 
 
 def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[str, Any]:
-    """Return results of steps, those of a variant and method slower by a share, all of them on another machine."""
+    """Return results of steps, some slower by a share, all of them on another machine."""
     return {
         "results": [
             {

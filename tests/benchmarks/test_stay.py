@@ -1,4 +1,4 @@
-"""One stay on a GPU machine: each cell that is done is in the file of results, and keeps what was measured there."""
+"""One stay on a GPU machine: each cell that is done is in the file of results."""
 
 import json
 import sys
@@ -29,8 +29,7 @@ def test_cells_are_added_to_the_results_once(tmp_path, monkeypatch, capsys) -> N
         assert content["support"] == 1 and list(content["cells"]) == ["lab/sft/seed0", "lab/base/seed0"]
         sft = content["cells"]["lab/sft/seed0"]
         assert sft["seconds"] == {"evaluate": 80.0} and sft["machine"] == {"device": "H200"}
-        assert (
-            len(sft["scores"]) == 3 and sft["tokens"]["tokens"] == 72 and 0 < sft["tokens"]["trim"]["mean_weight"] < 1
-        )
+        assert len(sft["scores"]) == 3 and sft["tokens"]["tokens"] == 72
+        assert 0 < sft["tokens"]["trim"]["mean_weight"] < 1
     assert "lab/base/seed0 done before" in capsys.readouterr().out
     assert (folder.out / "tables" / "main" / "main.md").is_file()

@@ -105,7 +105,7 @@ OBJECTIVES = [SFT(), DEFT(), TrimSFT(), RankTuner(), AutoTrim(), TALRBatch()]
 
 @pytest.mark.parametrize(("model", "fused"), [("llama", False), ("llama", True), ("gemma", True)], indirect=["model"])
 def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
-    """Several objectives and data sets in one stack, against a plain loop around the fused head for each."""
+    """Several objectives and data sets in one stack, against a plain loop for each."""
     sets = [Examples.of(_pairs(0)), Examples.of(_pairs(1))]
     # each at a rate of its own
     jobs = [Job(one, sets[at % 2], at, 1e-2 / (1 + at % 2)) for at, one in enumerate(OBJECTIVES)]
@@ -121,7 +121,7 @@ def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
 
 
 def test_what_stands_alone_is_trimmed() -> None:
-    """Two rows; the model would have written all of the first but its third token, and nothing of the second."""
+    """Two rows; the model would have written all of the first but its third token."""
     gap = torch.tensor([1.0, 1, -1, 1, 1, -1, -1])
     row = torch.tensor([0, 0, 0, 0, 0, 1, 1])
     tokens = TokenStats(torch.full((7,), 50.0), gap, gap, row, row=row)  # a probability of almost 0
@@ -196,7 +196,7 @@ def test_rows_are_those_of_transformers(model: Any, monkeypatch) -> None:
 
 @pytest.mark.parametrize("t", [1.0, 0.6])
 def test_samples_have_the_models_probabilities(llama: LlamaForCausalLM, t: float) -> None:
-    """Second tokens after the same first one, over many samples: the likeliest is as frequent as it should be."""
+    """Second tokens after the same first one: the likeliest is as frequent as it should be."""
     prompt, samples = [5, 7, 9], 6000
     (wrote,) = generate(
         StackedModel.of(Base.of(llama), 1), [prompt], temperatures=(0.0, *[t] * samples), new=2, eos=EOS,

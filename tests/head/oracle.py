@@ -21,9 +21,9 @@ from trimsft.head import IGNORED
 EPS = torch.finfo(torch.float32).eps
 BACKENDS = ("reference", "chunked", "triton", "triton low_memory")
 FUSED = BACKENDS[1:]
+# What torch errs in half precision, we may err times this: as many roundings, independent of torch's; were each made
+# twice, the norm would be sqrt(2) = 1.41 times torch's, and the rest is the spread of a norm over hundreds of entries.
 HALF_PRECISION = 1.5
-"""What torch errs in half precision, we may err times this: as many roundings, independent of torch's; were each made
-twice, the norm would be sqrt(2) = 1.41 times torch's, and the rest is the spread of a norm over hundreds of entries."""
 
 
 @dataclass(frozen=True)
