@@ -13,15 +13,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trimsft.objectives import AutoTrim, Objective
+from trimsft.objectives import PAPER_OBJECTIVES, Objective
+from trimsft.objectives.paper import Setting
 from trimsft.report import figures
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.score_figures import score_dots
 from trimsft.report.score_tables import in_order
 from trimsft.tables import Records, Value
-from trimsft.tokens.statistics import REGIONS, by_category, confidence, diagnose, movement, objectives_of
+from trimsft.tokens.statistics import category_intervals, confidence, diagnose, objective_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]
@@ -67,7 +66,9 @@ def write_analysis(
         write_more: adds to it, such as `write_paper_tables` of `trimsft.study.paper_tables`.
     """
     values, read = checked_parameters(parameters or {}), read_runs(runs)
-    weighing = {**objectives_of(values, objectives), "auto-trim": AutoTrim()}
+    weighing = {
+        name: objective_of(name, values) for name in dict.fromkeys([*PAPER_OBJECTIVES, *objectives, "auto-trim"])
+    }
     analysis = Analysis(Path(out), read)
     trained = {run.label: run.objective for run in read}
     if analysis.tables:
@@ -82,7 +83,7 @@ def write_analysis(
 def _write_tokens(
     analysis: Analysis, weighing: Mapping[str, Objective], band: Band, trained: Mapping[str, str | None]
 ) -> None:
-    """Write what token tables tell, and how training moved the tokens of the first run."""
+    """Write what token tables tell."""
     tables = analysis.tables
     base = next(iter(tables))
     side_by_side = token_records(tables, weighing, band)
@@ -90,10 +91,6 @@ def _write_tokens(
         note = f"Of other tokens than {base}, or after other prompts, so not to be compared with it: {others}."
         side_by_side = [replace(each, notes=[*each.notes, note]) for each in side_by_side]
     analysis.write(*side_by_side)
-    same = {label: table for label, table in tables.items() if label not in analysis.incomparable}
-    if moved := [row_of({"run": one}, movement(tables[base], same[one], **band)) for one in same if one != base]:
-        note = f"From {base} to each run, percent of tokens by gap, {_text(band)}; then changes of nll and gap."
-        analysis.write(Records("movement", "Where tokens moved", moved, [note], {"mean_nll_change": 3}))
     analysis.draw(figures.gap_distribution(tables, **band, objectives=trained), "gap_distribution")
     shown = {name: weighing[name] for name in ("sft", "dft", "trim", "auto-trim")}
     analysis.draw(figures.gradient_by_gap(base, tables[base], shown), "gradient_by_gap")
@@ -124,8 +121,6 @@ def row_of(first: Mapping[str, Value], statistic: Any) -> dict[str, Value]:
         stem = name.removesuffix("_percent")
         if isinstance(value, dict):
             row |= {f"{stem}_{key}".removeprefix("regions_"): one for key, one in value.items()}
-        elif isinstance(value, np.ndarray):  # of tokens from a region of gaps to another
-            row |= {f"{REGIONS[was]}_to_{REGIONS[now]}": float(share) for (was, now), share in np.ndenumerate(value)}
         elif not isinstance(value, tuple | bool):
             row[stem] = value
     return row
@@ -151,7 +146,11 @@ def token_records(tables: Tables, weighing: Mapping[str, Objective], band: Band)
         Records("objectives", "Weights and gradient mass of every objective", weights, [note], _DIGITS),
     ]
     note = f"Weight and masses of TrimSFT, {_text(band)}; middle is the percent of a group's tokens within the band."
-    rows = [row_of({"run": label}, one) for label, table in tables.items() for one in by_category(table, **band)]
+    rows = [
+        {"run": label, "category": name, **{column.removesuffix("_percent"): one.value for column, one in kind.items()}}
+        for label, table in tables.items()
+        for name, kind in category_intervals(table, Setting(**band)).items()
+    ]
     records.append(Records("categories_by_run", "Token categories of every run", rows, [note], _DIGITS))
     return records
 

@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 
 CATEGORIES = ("numeric", "symbol", "connector", "other")
 
-CONNECTORS = frozenset(
-    re.findall(
-        r"\w+",
-        """accordingly assume because consequently conversely hence however if implies implying let otherwise since
-        so suppose then thereby therefore thus whence""",
-    )
-)
+_WORDS = """
+accordingly assume because consequently conversely hence however if implies implying let otherwise since so suppose then
+thereby therefore thus whence
+"""
+CONNECTORS = frozenset(_WORDS.split())
 """Single words, in any case."""
 PHRASES = (
     *("as a result", "given that", "if and only if", "in other words", "it follows"),
@@ -33,15 +31,13 @@ PHRASES = (
 )
 """Several words that connect together, in any case."""
 CONNECTING_COMMANDS = frozenset({"therefore", "because"})
-LAYOUT_COMMANDS = frozenset(
-    re.findall(
-        r"\w+",
-        """text textbf textit textrm textsf texttt textnormal emph underline mbox hbox fbox item section subsection
-        paragraph label tag ref eqref cite caption footnote quad qquad hspace vspace hfill vfill newline linebreak
-        newpage noindent par phantom hphantom vphantom smallskip medskip bigskip displaystyle textstyle scriptstyle
-        limits nolimits nonumber notag hline cline centering includegraphics url href""",
-    )
-)
+_LAYOUT = """
+text textbf textit textrm textsf texttt textnormal emph underline mbox hbox fbox item section subsection paragraph label
+tag ref eqref cite caption footnote quad qquad hspace vspace hfill vfill newline linebreak newpage noindent par phantom
+hphantom vphantom smallskip medskip bigskip displaystyle textstyle scriptstyle limits nolimits nonumber notag hline
+cline centering includegraphics url href
+"""
+LAYOUT_COMMANDS = frozenset(_LAYOUT.split())
 """Commands that set text or leave room; every other one belongs to mathematics, `\\boxed` included."""
 
 _OTHER, _SYMBOL, _CONNECTOR, _NUMERIC = range(4)  # the larger one wins within a token

@@ -24,6 +24,7 @@ from trimsft.head.lm_head import PROBE, check_product, check_transform, has_adap
 from trimsft.head.token_statistics import token_statistics
 
 WINDOW = 256  # rows that are sorted into batches together
+Progress = Callable[[int, int], None]  # called with the rows that have gone through the model, and with all
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,8 @@ class Reader:
         self._probe = self.head.weight.new_tensor(PROBE).reshape(1, 1, -1)
 
     @torch.inference_mode()
-    def read(
-        self, examples: Sequence[Example], batch_tokens: int, on_rows: Callable[[int], None] = lambda rows: None
-    ) -> dict[str, NDArray[Any]]:
-        """Return columns of the token table with an entry for each trained token, in the order of the examples.
-
-        `on_rows` is called after each batch with how many rows have been given to the model.
-        """
+    def read(self, examples: Sequence[Example], batch_tokens: int, on_progress: Progress) -> dict[str, NDArray[Any]]:
+        """Return columns of the token table with an entry for each trained token, in the order of the examples."""
         results: list[dict[str, Tensor]] = []
         batched: list[Example] = []
         # another token than the model's own padding, at which some models print a warning
@@ -101,7 +97,7 @@ class Reader:
                 # columns stay on the device until the end, so that no batch waits for the one before
                 results.append(self._columns(batch))
                 batched += batch.examples
-                on_rows(len(batched))
+                on_progress(len(batched), len(examples))
         if not results:
             return {}
         rows = np.concatenate([np.full(len(example.trained), example.number) for example in batched])
@@ -136,15 +132,8 @@ class Reader:
             logit_scale=self.scale,
             softcap=self.softcap,
         )
-        assert tokens.entropy is not None and tokens.gradient_norm is not None and tokens.rank is not None
-        return {
-            "nll": tokens.nll,
-            "gap": tokens.gap,
-            "entropy": tokens.entropy,
-            "gradient_norm": tokens.gradient_norm,
-            "competitor_id": tokens.competitor.int(),
-            "rank": tokens.rank,
-        }
+        columns = {name: getattr(tokens, name) for name in ("nll", "gap", "entropy", "gradient_norm", "rank")}
+        return {**columns, "competitor_id": tokens.competitor.int()}
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return what the model gives to its head; refuse a model whose logits are made in another way."""

@@ -163,40 +163,32 @@ def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table
 
 def incomparable(tables: Mapping[str, TokenTable]) -> dict[str, RunError]:
     """Return by label why a table is not about the same tokens after the same prompts as the first one."""
-    errors = {}
-    for label, table in list(tables.items())[1:]:
-        first_label, first = next(iter(tables.items()))
-        if why := _difference(first, table):
-            problem = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}"
-            errors[label] = RunError(problem, field=why.field, hint=why.hint)
+    errors, known = {}, list(tables.items())
+    for label, table in known[1:]:
+        first_label, first = known[0]
+        if difference := _difference(first, table):
+            problem, field, hint = difference
+            between = f"{first_label!r} and {label!r} are not about the same tokens"
+            errors[label] = RunError(f"{between}: {problem}", field=field, hint=hint)
     return errors
 
 
-def same_tokens(tables: Mapping[str, TokenTable]) -> None:
-    """Raise for tables of which nothing could be compared."""
-    for error in incomparable(tables).values():
-        raise error
-
-
-def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
-    """Return what of data, prompts or tokens two tables do not share, with the setting to blame."""
-    same = "make both with the same one"
+def _difference(one: TokenTable, other: TokenTable) -> tuple[str, str, str] | None:
+    """Return what of data, prompts or tokens two tables do not share, the setting to blame, and a way out."""
     has_same_tokens = all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
     lengths = ("max_length", "truncation_mode", "train_on", "completion_only_loss", "weights")
     # a maximum length that has cut no token is none
     for key in ("data", "template", "system_prompt", *(() if has_same_tokens else lengths)):
         was, now = (_setting(table.metadata, key) for table in (one, other))
         if was != now:
-            hint = "make both from the same rows" if key == "data" else same
-            return RunError(f"{key} is {shown(was)} and {shown(now)}", field=key, hint=hint)
+            hint = "make both from the same rows" if key == "data" else "make both with the same one"
+            return f"{key} is {shown(was)} and {shown(now)}", key, hint
     if not has_same_tokens:
-        counts = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"
-        return RunError(counts, field="tables", hint="compare them apart")
+        return f"{len(one):,} and {len(other):,} tokens; their tokenizers differ", "tables", "compare them apart"
     prompts = (table.metadata.get("prompts", ()) for table in (one, other))
     if any(was != now for was, now in zip(*prompts, strict=False)):
-        problem = "their chat templates make other prompts of the same problems"
         hint = "make both with template='plain'" if one.metadata.get("template") else "compare them apart"
-        return RunError(problem, field="template", hint=hint)
+        return "their chat templates make other prompts of the same problems", "template", hint
     return None
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,6 @@ BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
 _PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps for readers who show examples, and characters of each
 
 log = logging.getLogger("trimsft")
-Progress = Callable[[int, int], None]
 
 
 def write_token_table(
@@ -49,7 +47,7 @@ def write_token_table(
     device: str = "auto",
     limit: int | None = None,
     overwrite: bool = False,
-    on_progress: Progress | None = None,
+    on_progress: forward.Progress = lambda done, rows: None,
     **rendering: Any,
 ) -> Path:
     """Write `tokens.parquet` (see `trimsft.tokens.table`) and return its path.
@@ -60,15 +58,10 @@ def write_token_table(
         rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype.
-        overwrite: begin again where the table is there with other inputs.
-        on_progress: called with how many rows are done, and of how many.
         rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
             rendered as it was trained; another model with the template that fits it, and uncut.
     """
     out, is_named = Path(out), isinstance(model, str | Path)
-    processes = int(os.environ.get("WORLD_SIZE", 1))
-    if processes > 1:
-        raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):
         raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
@@ -94,10 +87,10 @@ def write_token_table(
             raise UsageError(problem, field="max_length", value=rendered["max_length"], hint="raise it")
         if is_named:
             source = load_model(source, dtype=torch.float32 if device == "cpu" else "auto", device=device)
-        reader, on_rows = forward.Reader(source), on_progress or (lambda done, rows: None)
+        reader = forward.Reader(source)
         size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
-        columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
-        on_rows(len(examples), len(examples))
+        columns = reader.read(examples, size, on_progress)
+        on_progress(len(examples), len(examples))
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer))
         write_table(out, table, {**facts, "tokens": len(table)})
     metadata = read_metadata(out)
