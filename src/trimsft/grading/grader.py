@@ -72,8 +72,8 @@ class Grader:
         if answer is None:
             return Grade(False, "truncated" if truncated else "no_answer", None)
         statuses = [self._status(one, answer, rules) for one in golds]
-        is_correct = "correct" in statuses
-        return Grade(is_correct, "correct" if is_correct else statuses[0], answer)
+        status = "correct" if "correct" in statuses else statuses[0]
+        return Grade(status == "correct", status, answer)
 
     def grade_many(self, items: Iterable[Item]) -> list[Grade]:
         """Return the verdicts on many, in order."""
@@ -103,8 +103,7 @@ class Grader:
             return stated_text(response, truncated)
         if grading.pattern is not None:
             answer = self._find(grading.pattern, response)
-            is_lenient = self.kind == "qwen" and grading.is_mathematics
-            return qwen.strip(answer) if answer and is_lenient else answer
+            return qwen.strip(answer) if answer and self.kind == "qwen" and grading.is_mathematics else answer
         if self.kind == "qwen":
             return qwen.extract_answer(response)
         several = rules.multiple or any("," in gold and shape_of(clean(gold)).kind == "list" for gold in golds)
@@ -129,29 +128,29 @@ class Grader:
 
     def _decide(self, gold: str, answer: str, rules: Rules) -> Status:
         try:
-            verdict = self._verdict(gold, answer, rules)
+            return self._compare(gold, answer, rules)
         except Exception as error:  # whatever a model has written, the other answers are graded
             ended = f"{answer[:200]!r} against {gold[:200]!r} ended in {type(error).__name__}: {one_line(error)}"
             warnings.warn(f"grading: {ended}. It counts as unparsable; please report it", stacklevel=2)
-            verdict = None
-        return "unparsable" if verdict is None else "correct" if verdict else "wrong"
+            return "unparsable"
 
-    def _verdict(self, gold: str, answer: str, rules: Rules) -> bool | None:
-        """Return whether an answer is the gold by the rules of docs/grading.md; None where it cannot be read."""
-        if not rules.grading.is_mathematics:
-            if rules.grading.kind == "choice" and (len(answer) != 1 or answer not in LETTERS):
-                return None
-            return same_text(gold, answer, rules.grading.ignore_case)
+    def _compare(self, gold: str, answer: str, rules: Rules) -> Status:
+        """Return the verdict by the rules of docs/grading.md."""
+        grading = rules.grading
+        if grading.kind == "choice" and answer not in tuple(LETTERS):
+            return "unparsable"
+        if not grading.is_mathematics:
+            return "correct" if same_text(gold, answer, grading.ignore_case) else "wrong"
         if self.kind == "strict" and gold.strip() == answer.strip():
-            return True
+            return "correct"
         if is_too_complex(answer) or is_too_complex(gold):
-            return None
+            return "unparsable"
         cleaned = clean(answer)
         if self.kind == "qwen":
             is_equal = qwen.math_equal(answer, qwen.strip(qwen.strip(gold)))
         else:
             is_equal = bool(cleaned) and compare(clean(gold), cleaned, rules)
-        return is_equal or (False if is_readable(cleaned) else None)
+        return "correct" if is_equal else "wrong" if is_readable(cleaned) else "unparsable"
 
 
 def grade(

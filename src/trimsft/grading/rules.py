@@ -56,8 +56,21 @@ class Grading:
         for name, is_used in (("pattern", is_regex), ("compare", is_regex), ("ignore_case", is_text)):
             if not is_used and getattr(self, name) != getattr(Grading, name):
                 raise UsageError(f"has no effect on grading {self.kind!r}", field=name, value=getattr(self, name))
-        if is_regex:
-            _check_pattern(self.pattern)
+        if not is_regex:
+            return
+        if self.pattern is None:
+            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
+        import regex  # type: ignore[import-untyped]
+
+        try:
+            groups = regex.compile(self.pattern).groups
+        except (regex.error, RecursionError, OverflowError) as error:
+            raise UsageError(
+                f"is no regular expression ({one_line(error)})", field="pattern", value=self.pattern
+            ) from None
+        if groups != 1:
+            problem = f"must have one group (...), which holds the answer, and has {groups}"
+            raise UsageError(problem, field="pattern", value=self.pattern, hint="write (?:...) for others")
 
     @property
     def is_mathematics(self) -> bool:
@@ -67,22 +80,6 @@ class Grading:
     def __str__(self) -> str:
         how = f" {self.pattern!r} compared as {self.compare}" if self.kind == "regex" else ""
         return f"{self.kind}{how}{' without case' if self.ignore_case else ''}"
-
-
-def _check_pattern(pattern: str | None) -> None:
-    """Refuse a pattern that cannot be used; whether it is slow is seen where it is used."""
-    import regex  # type: ignore[import-untyped]
-
-    if pattern is None:
-        raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
-    try:
-        groups = regex.compile(pattern).groups
-    except (regex.error, RecursionError, OverflowError) as error:
-        problem = f"is no regular expression ({one_line(error)})"
-        raise UsageError(problem, field="pattern", value=pattern) from None
-    if groups != 1:
-        problem = f"must have one group (...), which holds the answer, and has {groups}"
-        raise UsageError(problem, field="pattern", value=pattern, hint="write (?:...) for others")
 
 
 @dataclass(frozen=True)
