@@ -23,15 +23,15 @@ from trimsft.grading.rules import LETTERS
 
 # ---- boxes
 
-_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
-_MARK = re.compile(rf"{_COMMAND.pattern}|\\.|\{{+|\}}+", re.DOTALL)
+_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
+_MARK = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE = re.compile(r"[ \t]*([^\s\\{}$,;]{1,64})")
 _SPACING = re.compile(r"(?:[\s$]|\\[,;:! ()]|\\q?quad)*")
 _JOINT = re.compile(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n")
 _JOINT_LENGTH = 60
 _LAST_COMMANDS = 64
-_MAX_MARKS = 100_000  # braces and commands read: no answer has as many, and a megabyte of them costs no time
+_MAX_MARKS = 100_000  # braces and escapes read: no answer has as many, and a megabyte of them costs no time
 
 
 class _Box(NamedTuple):
@@ -57,32 +57,22 @@ def extract_answer(response: str, several: bool = False) -> str | None:
 
 def _find_boxes(response: str) -> list[_Box]:
     """Return the outermost closed boxes with content, in order: those of the last commands alone."""
-    starts = deque((match.start() for match in _COMMAND.finditer(response)), maxlen=_LAST_COMMANDS)
+    commands = deque(_COMMAND.finditer(response), maxlen=_LAST_COMMANDS)
+    opened: list[int] = []
+    ends: dict[int, int] = {}  # where each brace is closed
+    for mark in islice(_MARK.finditer(response, commands[0].start()), _MAX_MARKS) if commands else ():
+        if mark.group() == "{":
+            opened.append(mark.end())
+        elif mark.group() == "}" and opened:
+            ends[opened.pop()] = mark.start()
     boxes: list[_Box] = []
-    opened: list[tuple[int, int, int]] = []  # depth of its brace, start of the command, start of the content
-    depth = 0
-    for mark in islice(_MARK.finditer(response, starts[0]), _MAX_MARKS) if starts else ():
-        token = mark.group()
-        closed: list[tuple[int, int, int]] = []  # start of the command, start and end of the content
-        if token[0] == "{":
-            depth += len(token)
-        elif token[0] == "}":
-            below = max(0, depth - len(token))
-            while opened and opened[-1][0] > below:
-                level, start, content = opened.pop()
-                closed.append((start, content, mark.start() + depth - level))
-            depth = below
-        elif _COMMAND.match(token) and token.endswith("{"):
-            depth += 1
-            opened.append((depth, mark.start(), mark.end()))
-        elif _COMMAND.match(token) and (bare := _BARE.match(response, mark.end())):
-            closed.append((mark.start(), bare.start(1), bare.end(1)))
-        for start, content, end in closed:
-            inside = response[content:end].strip()
-            if inside.strip("{}$ \n\t.,"):
-                while boxes and boxes[-1].start > start:  # the boxes inside this one
-                    boxes.pop()
-                boxes.append(_Box(inside, start, end + 1))
+    for command in commands:
+        start, end = command.end(), ends.get(command.end(), 0)
+        if command.group()[-1] != "{" and (bare := _BARE.match(response, start)):
+            start, end = bare.span(1)
+        inside = response[start:end].strip()
+        if inside.strip("{}$ \n\t.,") and not (boxes and command.start() < boxes[-1].end):
+            boxes.append(_Box(inside, command.start(), end + 1))
     return boxes
 
 

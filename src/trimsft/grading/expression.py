@@ -70,32 +70,26 @@ def read(text: str) -> Tree:
     return tree
 
 
-def _tokens_of(text: str) -> list[str]:
-    """Return tokens without spacing; runs of letters are cut into function names and single letters."""
-    tokens: list[str] = []
-    for match in _TOKEN.finditer(text):
-        token = match.group()
-        if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
-            raise Unreadable("too many digits")
-        if token in _FUNCTIONS:
-            tokens.append("\\" + token)
-        elif token in _WORDS:
-            tokens.append(_WORDS[token])
-        elif token.isalpha():
-            tokens.extend(token)
-        elif not token.isspace() and not token.startswith(("np.", "math.")):
-            tokens.append(token)
-        if len(tokens) > MAX_TOKENS:
-            raise Unreadable("too many tokens")
-    return tokens
-
-
 class _Reader:
     """Read by recursive descent; `MAX_DEPTH` of `clean` keeps the recursion shallow."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _tokens_of(text)
         self.at = 0
+        self.tokens: list[str] = []  # without spacing; runs of letters are cut into function names and single letters
+        for match in _TOKEN.finditer(text):
+            token = match.group()
+            if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
+                raise Unreadable("too many digits")
+            if token in _FUNCTIONS:
+                self.tokens.append("\\" + token)
+            elif token in _WORDS:
+                self.tokens.append(_WORDS[token])
+            elif token.isalpha():
+                self.tokens.extend(token)
+            elif not token.isspace() and not token.startswith(("np.", "math.")):
+                self.tokens.append(token)
+            if len(self.tokens) > MAX_TOKENS:
+                raise Unreadable("too many tokens")
 
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead

@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from trimsft import own_code
@@ -157,12 +157,10 @@ def grade(
     response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False, grader: Grader | None = None
 ) -> Grade:
     """Return the verdict on one response, by `grader` or by one that the process shares."""
-    return (grader or _shared_grader()).grade(response, gold, rules, truncated=truncated)
+    return (grader or _SHARED).grade(response, gold, rules, truncated=truncated)
 
 
-@cache
-def _shared_grader() -> Grader:
-    return Grader()
+_SHARED = Grader()
 
 
 # ---- scorers of users

@@ -21,7 +21,6 @@ GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
 GRADER_VERSION = "9"  # raised whenever a grade may change: caches and stored samples carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
-EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
 
@@ -59,7 +58,8 @@ class Grading:
         if not is_regex:
             return
         if self.pattern is None:
-            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
+            example = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
+            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {example!r}")
         import regex  # type: ignore[import-untyped]
 
         try:

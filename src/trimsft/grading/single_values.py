@@ -9,7 +9,7 @@ from trimsft.grading.clean import key
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
 from trimsft.grading.units import PERCENT, name_of_words, split_unit, unit_of
-from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, names_in, one_comparison
+from trimsft.grading.values import MP, Names, TooLarge, Undefined, close, evaluate, names_in
 
 # ---- words
 
@@ -90,6 +90,9 @@ def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules:
 
 # ---- values
 
+INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
+"""The two infinities, which are no numbers to compute with."""
+
 
 @lru_cache(maxsize=20_000)
 def tree_of(text: str) -> Tree | None:
@@ -100,14 +103,10 @@ def tree_of(text: str) -> Tree | None:
         return None
 
 
-@lru_cache(maxsize=20_000)
 def number_of(text: str) -> Fraction | None:
     """Return the exact rational value, where there is one."""
-    if not is_numeric(text):
-        return None
     try:
-        with one_comparison():  # what is cached must not depend on what was compared before
-            (value,), _ = evaluate(read(text))
+        (value,), _ = evaluate(read(text)) if is_numeric(text) else ((None,), 0)
     except (TooLarge, Undefined):
         return None
     return value if isinstance(value, Fraction) else None
@@ -127,7 +126,7 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool:
     if trees[0] is None or trees[1] is None:
         return False
     if "\\infty" in names_in(trees[0], trees[1]).symbols:
-        return _infinite(trees[0]) == _infinite(trees[1]) != 0
+        return trees[0] == trees[1] and trees[0] in INFINITE
     return agree(trees[0], trees[1], _tolerance(gold, answer, rules), rules.absolute or 0.0)
 
 
@@ -137,13 +136,6 @@ def rounds_to(exact: str, decimal: str) -> bool:
     if tree is None or rounded is None or rounded[0] != "num" or len(rounded) < 3:
         return False
     return agree(tree, rounded, absolute=float(rounded[2])) and agree(tree, rounded, relative=0.01)  # 0.8 is not 3/4
-
-
-def _infinite(tree: Tree) -> int:
-    """Return 1 and -1 for the two infinities, 0 for all else: infinity is no number to compute with."""
-    if tree[0] == "neg":
-        return -_infinite(tree[1])
-    return int(tree == ("sym", "\\infty"))
 
 
 # ---- tolerance
@@ -161,10 +153,9 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     texts = sorted((gold, answer), key=lambda side: _DECIMAL.search(side) is not None)
     if [_DECIMAL.search(side) is None for side in texts] != [True, False]:
         return 0.0
-    exact, decimal = map(tree_of, texts)
-    number = number_of(texts[0])
+    decimal, number = tree_of(texts[1]), number_of(texts[0])
     is_integer = number is not None and number.denominator == 1
-    is_rounded = exact is not None and decimal is not None and not names_in(decimal).calls  # sin 1.1 is meant as it is
+    is_rounded = decimal is not None and not names_in(decimal).calls  # sin 1.1 is meant as it is
     return DECIMAL_TOLERANCE if is_rounded and not is_integer else 0.0
 
 

@@ -107,7 +107,8 @@ def _product(text: str, units: dict[str, Unit]) -> Unit:
 
 _LINE = re.compile(r"(.*) \| (.*) \|\s*([\d/]*)\s*(.*)")
 _PARTS = Path(__file__).with_name("units.txt").read_text("utf-8").split("\n\n")
-_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _CHANGING = (part.splitlines()[1:] for part in _PARTS)
+_SECTIONS = (part.splitlines()[1:] for part in _PARTS)
+_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _POWERS_OF_TEN, (_ONES, _TENS), _CHANGING = _SECTIONS
 
 
 def _read_table() -> dict[str, Unit]:
@@ -133,15 +134,7 @@ UNITS = _read_table()
 
 # ---- numbers in words, and what is counted
 
-SCALES = {
-    "dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-    "百万": 10**6, "千万": 10**7, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8,
-}  # fmt: skip
-_ONES = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-nineteen
-"""
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SCALES = {word: 10 ** int(power) for word, power in map(str.split, _POWERS_OF_TEN)} | {"dozen": 12}
 NUMBERS = {word: value for value, word in enumerate(_ONES.split())}
 for _ten, _word in enumerate(_TENS.split(), 2):
     NUMBERS[_word] = 10 * _ten
