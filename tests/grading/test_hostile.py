@@ -16,7 +16,7 @@ from trimsft.grading.clean import MAX_ANSWER, clean
 from trimsft.grading.compare_shapes import compare
 from trimsft.grading.qwen import extract_answer as extract_leniently
 from trimsft.grading.shapes import shape_of
-from trimsft.grading.single_values import number_of, tree_of
+from trimsft.grading.single_values import tree_of
 
 SECONDS = 5  # of processor time, on a slow machine; none takes a tenth of one here, and unbounded ones never end
 GOLDS = [
@@ -124,7 +124,7 @@ def test_a_verdict_does_not_depend_on_earlier_ones() -> None:
     pairs = [(gold, answer) for gold in golds for answer in answers]
     verdicts = {pair: compare(*pair, Rules()) for pair in pairs}
     random.Random(1).shuffle(pairs)
-    for cached in (tree_of, number_of, shape_of):
+    for cached in (tree_of, shape_of):
         cached.cache_clear()
     assert {pair: compare(*pair, Rules()) for pair in pairs} == verdicts
 

@@ -9,8 +9,8 @@ r"""Find where a response states its answer: in its last box, as a whole text, a
     >>> choice_of("\\text{(D)} 142"), choice_of("40\\text{ (B)}"), choice_of("\\text{Option C}")
     (Choice(letter='D', content='142'), Choice(letter='B', content='40'), Choice(letter='C', content=None))
 
-An answer of mathematics outside a box does not count: the prompt asks for one, and guessing where prose states its
-result is the largest source of errors in other graders. Every pattern is linear in the text, and so is all else.
+Mathematics outside a box does not count: guessing where prose states its result is the largest source of errors in
+other graders. All is linear in the text.
 """
 
 import re
@@ -34,29 +34,24 @@ _LAST_COMMANDS = 64
 _MAX_MARKS = 100_000  # braces and escapes read: no answer has as many, and a megabyte of them costs no time
 
 
-class _Box(NamedTuple):
-    content: str
-    start: int
-    end: int
-
-
 def extract_answer(response: str, several: bool = False) -> str | None:
     r"""Return the content of the last box, or None.
 
     Of `several` values it is joined with the boxes right before it: `\boxed{2}, \boxed{3} and \boxed{5}` is "2, 3, 5".
     """
-    boxes = _find_boxes(response)
-    first = len(boxes) - 1
-    while several and first > 0 and boxes[first].start - boxes[first - 1].end <= _JOINT_LENGTH:
-        between = response[boxes[first - 1].end : boxes[first].start]
-        if _SENTENCE_END.search(between) or not (_SPACING.fullmatch(between) or _JOINT.search(between)):
+    answers, after = deque[str](), 0
+    for content, start, end in reversed(_find_boxes(response)):
+        between = response[end:after]
+        is_joined = several and len(between) <= _JOINT_LENGTH and not _SENTENCE_END.search(between)
+        if answers and not (is_joined and (_SPACING.fullmatch(between) or _JOINT.search(between))):
             break
-        first -= 1
-    return ", ".join(box.content for box in boxes[first:]) if boxes else None
+        answers.appendleft(content)
+        after = start
+    return ", ".join(answers) or None
 
 
-def _find_boxes(response: str) -> list[_Box]:
-    """Return the outermost closed boxes with content, in order: those of the last commands alone."""
+def _find_boxes(response: str) -> list[tuple[str, int, int]]:
+    """Return the content, start and end of the outermost closed boxes with content: of the last commands alone."""
     commands = deque(_COMMAND.finditer(response), maxlen=_LAST_COMMANDS)
     opened: list[int] = []
     ends: dict[int, int] = {}  # where each brace is closed
@@ -65,14 +60,14 @@ def _find_boxes(response: str) -> list[_Box]:
             opened.append(mark.end())
         elif mark.group() == "}" and opened:
             ends[opened.pop()] = mark.start()
-    boxes: list[_Box] = []
+    boxes: list[tuple[str, int, int]] = []
     for command in commands:
         start, end = command.end(), ends.get(command.end(), 0)
         if command.group()[-1] != "{" and (bare := _BARE.match(response, start)):
             start, end = bare.span(1)
         inside = response[start:end].strip()
-        if inside.strip("{}$ \n\t.,") and not (boxes and command.start() < boxes[-1].end):
-            boxes.append(_Box(inside, command.start(), end + 1))
+        if inside.strip("{}$ \n\t.,") and not (boxes and command.start() < boxes[-1][2]):
+            boxes.append((inside, command.start(), end + 1))
     return boxes
 
 

@@ -148,7 +148,12 @@ def clean(text: str) -> str:
     text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text.strip())
     text = _unwrap(_MIXED.sub(r"\1\\frac{\2}{\3}", text))
     text = text if text.endswith("\\") else _unwrap(text.rstrip(" .,;:"))
-    return _numeral(text.removeprefix("\\approx").strip())
+    text = text.removeprefix("\\approx").strip()
+    if based := _BASED.fullmatch(text):  # a numeral in another base, which begins with a digit: 2B_{16}
+        digits, base = based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
+        if all(char == "." or int(char, 36) < base for char in digits):
+            return based[1] + (digits if base == 10 else f"{digits}_{{{base}}}")
+    return text
 
 
 def _listed(system: re.Match[str]) -> str:
@@ -171,17 +176,6 @@ def _respell(command: re.Match[str]) -> str:
     if name in ("or", "and"):
         return f" {name} "
     return name if name in _LITERAL else "\\" + name
-
-
-def _numeral(text: str) -> str:
-    r"""Return a numeral in another base, which begins with a digit, as `2B_{16}`; other texts as they are."""
-    based = _BASED.fullmatch(text)
-    if not based:
-        return text
-    sign, digits, base = based[1], based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
-    if not all(char == "." or int(char, 36) < base for char in digits):
-        return text
-    return sign + (digits if base == 10 else f"{digits}_{{{base}}}")
 
 
 def _unwrap(text: str) -> str:

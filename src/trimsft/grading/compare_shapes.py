@@ -167,7 +167,7 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
 
 def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
     """Return whether one difference of sides is a multiple of the other; a tolerance would hide small terms."""
-    ratios, firsts = [], []
+    seen: list[tuple[Value, Value, int]] = []
     for point, kind in points(names_in(gold, answer)):
         try:
             (first, second), precision = values.evaluate(gold, answer, point=point, kind=kind)
@@ -178,12 +178,8 @@ def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
         if not first or not second:
             return False
         with values.computing(precision):
-            ratios.append((values.divided(first, second), precision))
-        firsts.append((first, precision))
-    differ = [
-        any(not values.close(seen[0][0], value, min(seen[0][1], precision)) for value, precision in seen[1:])
-        for seen in (firsts, ratios)
-    ]
+            seen.append((first, values.inexact(first) / values.inexact(second), precision))
+    differ = [any(not values.close(seen[0][at], one[at], min(seen[0][2], one[2])) for one in seen[1:]) for at in (0, 1)]
     return differ == [True, False]  # where nothing was varied, 1 = 0 is not 2 = 0
 
 

@@ -47,14 +47,13 @@ class Grader:
         if kind not in ("strict", "qwen"):
             raise ValueError(f"kind={kind!r}: expected 'strict' or 'qwen'")
         self.kind = kind
+        # what grades are recorded with
         self.name, self.version = (scorer.name, scorer.version) if scorer else (kind, GRADER_VERSION)
-        """What grades are recorded with: those by another name or version do not compare."""
         self.uses_rules = scorer is None
         self._scorer = scorer
         self._slow: Counter[str] = Counter()  # responses by pattern
         self._status = lru_cache(_CACHE_SIZE)(self._decide)
-        self.ignored_rules: set[str] = set()
-        """Fields of `Rules` that problems declared and this kind of grader has no use for."""
+        self.ignored_rules: set[str] = set()  # that problems declared and this kind has no use for
 
     def grade(self, response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """Return the verdict on one response; of several golds any will do."""
@@ -173,7 +172,7 @@ class Scorer:
     def score(response: str, gold: str) -> bool: ...
     def score(response: str, gold: str) -> tuple[bool, str | None]: ...    # and the answer, by which samples vote
 
-    It runs in this process, without limits of time or memory: it is the user's own code, and never that of a file.
+    It runs in this process, without limits: it is the user's own code, and never that of a file.
     """
 
     name: str

@@ -1,11 +1,8 @@
 r"""Grade by the lenient rules behind published figures, for comparison only: `kind="qwen"`.
 
 Written from what the public evaluation of Qwen2.5-Math does, which many papers report with, and run side by side with
-it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also after division or multiplication by
-100, so 50 is 0.5 and 10001 is 10000; commas within numbers go, so 1,2 is 12; the brackets of a pair do not matter, so
-(2,5) is [2,5); units, percent signs and "x=" go away; of a list that is no number, the first item alone decides.
-Two steps are not repeated: text is never handed to an evaluator of Python code, and symbolic equality is decided by
-this package's evaluator in place of sympy.
+it: docs/grading.md has the rules and the counts. Two steps are not repeated: text is never handed to an evaluator of
+Python code, and symbolic equality is decided by this package's evaluator in place of sympy.
 
     >>> extract_answer("The final answer is $x=5$. I hope it is correct.")
     '5'
@@ -19,20 +16,13 @@ from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
 from trimsft.grading.single_values import same_value, tree_of
-from trimsft.grading.units import NUMBERS, closes_at
+from trimsft.grading.units import HARNESS_UNITS, NUMBERS, closes_at
 from trimsft.grading.values import names_in
 
 RELATIVE = 1e-4
-
 _TAIL = 20_000
 _NUMBER = re.compile(r"-?\d*\.?\d+")
-_UNITS = """
-acre am apple are bc by cc cm coin cube cubic day dm deg degree east excess feet ft gain gal gallon gm hectare hour hr
-inch inche increase kg km kmh kmph lb less liter litre loss lt man mark men meter metre mile min minute mm month more
-mph mt mtr number ohm per percent pie pm profit pure ratio rise rounds rs rupee sec second soldier sq square st th
-tile toy unit way west woman women yard year yr
-"""
-_UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(_UNITS.split(), key=len, reverse=True)) + r")s?(?!\w)")
+_UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(HARNESS_UNITS, key=len, reverse=True)) + r")s?(?!\w)")
 _SHORT_NAME = re.compile(r"\A[^=]{0,2}=(?=[^=]*\Z)")
 _NAMED = re.compile(r"[xyz](?:=|\\in(?![A-Za-z])|\\to(?![A-Za-z]))")
 _LETTER = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
@@ -102,7 +92,12 @@ def math_equal(answer: str, gold: str) -> bool:
         return any(math.isclose(numbers[0], numbers[1] * by, rel_tol=RELATIVE) for by in (0.01, 1.0, 100.0))
     if not answer:
         return False
-    if _same_but_brackets(answer, gold) or _same_parts(answer, gold) or _symbolic(answer, gold):
+    # but for braces, parentheses, and square brackets unless they face parentheses
+    sides = answer, gold
+    if {"[]": "(", "()": "["}.get(answer[0] + answer[-1], gold[:1]) != gold[:1]:
+        sides = answer.strip("[]()"), gold.strip("[]()")
+    bare = [re.sub(r"[{}()]", "", text).lower() for text in sides]
+    if bare[0] == bare[1] or _same_parts(answer, gold) or _symbolic(answer, gold):
         return True
     values = [_SHORT_NAME.sub("", text) for text in (answer, gold)]
     return ("=" in answer) != ("=" in gold) and values != [answer, gold] and math_equal(*values)
@@ -113,15 +108,6 @@ def _number(text: str) -> float | None:
         return float(text.replace(",", ""))
     except ValueError:
         return None
-
-
-def _same_but_brackets(answer: str, gold: str) -> bool:
-    """Compare texts but for braces, parentheses, and square brackets unless they face parentheses."""
-    brackets, other = answer[0] + answer[-1], gold[:1]
-    if (brackets == "[]" and other != "(") or (brackets == "()" and other != "["):
-        answer, gold = answer.strip("[]()"), gold.strip("[]()")
-    first, second = (re.sub(r"[{}()]", "", text).lower() for text in (answer, gold))
-    return first == second
 
 
 def _same_parts(answer: str, gold: str) -> bool:

@@ -19,7 +19,7 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "9"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "10"  # raised whenever a grade may change: caches and stored samples carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""

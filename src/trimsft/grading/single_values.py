@@ -1,7 +1,6 @@
 r"""Compare two single values: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(x+1)`, `36 km/h` and `10 m/s`."""
 
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -78,14 +77,13 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool:
     """Compare `50%` and 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
     gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
-    number = number_of(gold)
-    is_forgiven = number is not None and (abs(number) > 1 or rules.unit is not None)
-    if (is_forgiven or (gold_is and answer_is)) and same_value(gold, answer, rules):
-        return True
     if gold_is and answer_is:
-        return False
-    scaled = Rules(tolerance=rules.tolerance)  # an absolute tolerance is in percent points
-    return same_value(f"({gold})/100", answer, scaled) if gold_is else same_value(gold, f"({answer})/100", scaled)
+        return same_value(gold, answer, rules)
+    number = number_of(gold)
+    if number is not None and (abs(number) > 1 or rules.unit is not None) and same_value(gold, answer, rules):
+        return True
+    sides = (f"({gold})/100", answer) if gold_is else (gold, f"({answer})/100")
+    return same_value(*sides, Rules(tolerance=rules.tolerance))  # an absolute tolerance is in percent points
 
 
 # ---- values
@@ -105,8 +103,10 @@ def tree_of(text: str) -> Tree | None:
 
 def number_of(text: str) -> Fraction | None:
     """Return the exact rational value, where there is one."""
+    if not is_numeric(text):
+        return None
     try:
-        (value,), _ = evaluate(read(text)) if is_numeric(text) else ((None,), 0)
+        (value,), _ = evaluate(read(text))
     except (TooLarge, Undefined):
         return None
     return value if isinstance(value, Fraction) else None
@@ -167,16 +167,14 @@ _REALS = set("xyzt")
 """By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
 
 
-def points(names: Names) -> Iterator[tuple[int, str]]:
-    """Yield sample points: where symbols are counts, only integers; else positive reals, then any sign."""
+def points(names: Names) -> list[tuple[int, str]]:
+    """Return sample points: where symbols are counts, only integers; else positive reals, then any sign."""
     if not names.has_unknowns:
-        yield 0, "positive"
-    elif names.calls & _DISCRETE:
-        yield from ((point, "integer") for point in range(40))
-        if not names.calls & _COUNTING and names.symbols <= _REALS:
-            yield from ((point, "positive") for point in range(4))
-    else:
-        yield from ((point, kind) for kind in ("positive", "mixed") for point in range(2))
+        return [(0, "positive")]
+    if names.calls & _DISCRETE:
+        between = 0 if names.calls & _COUNTING or names.symbols - _REALS else 4
+        return [(point, kind) for kind, most in (("integer", 40), ("positive", between)) for point in range(most)]
+    return [(point, kind) for kind in ("positive", "mixed") for point in range(2)]
 
 
 def agree(gold: Tree, answer: Tree, relative: float = 0.0, absolute: float = 0.0) -> bool:

@@ -8,9 +8,8 @@ r"""Read units at the end of a value: products of physical units, money, and wha
     ('(5)*1000000', Unit(factor=Fraction(1, 1), dimensions=frozenset({('dollar', 1)})))
 
 A unit is a factor and powers of base units, so that 36 km/h is 10 m/s; what is merely counted ("apples") is a base
-unit of its own. A unit may be missing on either side, but two of different dimensions make an answer wrong. The table,
-units.txt, is our own: a units library reads `c`, `e`, `k` and `G` as constants, knows neither dollars nor apples, and
-computes towers of powers.
+unit of its own. A unit may be missing on either side, but two of different dimensions make an answer wrong. The table
+is units.txt: a units library reads `c`, `e` and `k` as constants, and knows neither dollars nor apples.
 """
 
 import math
@@ -77,26 +76,23 @@ def unit_of(text: str) -> Unit | None:
     """Return the unit that a text is, None for anything else."""
     for pattern, flat in _FLATTENED:
         text = pattern.sub(flat, text)
-    try:
-        return _product(text, UNITS) if text.strip() else None
-    except ValueError:
-        return None
+    return _product(text, UNITS) if text.strip() else None
 
 
-def _product(text: str, units: dict[str, Unit]) -> Unit:
+def _product(text: str, units: dict[str, Unit]) -> Unit | None:
     """Multiply units; all that follows a slash is below it, as in J/mol K."""
     total, sign = ONE, 1
     for part in _OVER.split(text):
         inside, at = part.strip(" ()"), 0
         if part.count("(") != part.count(")"):
-            raise ValueError(text)
+            return None
         while at < len(inside):
             factor = _FACTOR.match(inside, at)
             word = factor[2] if factor else ""
             may_lower = len(word) > 2 or word.lower() in _BARE_SYMBOLS
             unit = units.get(word) or (units.get(word.lower()) if may_lower else None)
             if factor is None or unit is None:
-                raise ValueError(text)
+                return None
             power = factor[3] or _POWERS.get((factor[1] or factor[4] or "").lower(), 1)
             total, at = total.times(unit, sign * int(power)), factor.end()
         sign = -1
@@ -108,7 +104,8 @@ def _product(text: str, units: dict[str, Unit]) -> Unit:
 _LINE = re.compile(r"(.*) \| (.*) \|\s*([\d/]*)\s*(.*)")
 _PARTS = Path(__file__).with_name("units.txt").read_text("utf-8").split("\n\n")
 _SECTIONS = (part.splitlines()[1:] for part in _PARTS)
-_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _POWERS_OF_TEN, (_ONES, _TENS), _CHANGING = _SECTIONS
+_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _POWERS_OF_TEN, (_ONES, _TENS), _CHANGING, _QWEN = _SECTIONS
+HARNESS_UNITS = " ".join(_QWEN).split()
 
 
 def _read_table() -> dict[str, Unit]:
@@ -117,7 +114,7 @@ def _read_table() -> dict[str, Unit]:
     for line in (*_WITH_PREFIXES, *_WITHOUT):
         symbols, words, factor, definition = _LINE.findall(line)[0]
         spelled = [word + ending for word in words.split() for ending in ("", "s")]
-        unit = _product(definition, units) if definition else Unit.named(spelled[0])
+        unit = (_product(definition, units) if definition else None) or Unit.named(spelled[0])
         unit = unit.times(Unit(Fraction(factor or 1)))
         if line in _WITHOUT:  # a minute is no milli-inch
             units |= dict.fromkeys([*symbols.split(), *spelled], unit)
@@ -127,7 +124,7 @@ def _read_table() -> dict[str, Unit]:
             names = [sign + symbol for sign in signs for symbol in symbols.split()]
             for name in [*names, *(word + one for one in spelled)]:
                 units.setdefault(name, scaled)
-    return units | {name: _product(unit, units) for name, unit in map(str.split, _CHINESE)}
+    return units | {name: _product(unit, units) or ONE for name, unit in map(str.split, _CHINESE)}
 
 
 UNITS = _read_table()

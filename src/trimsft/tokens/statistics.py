@@ -201,8 +201,7 @@ Means: TypeAlias = Mapping[Hashable, Array]
 Statistic: TypeAlias = Callable[[Means], Array]
 PAPER_SETTINGS = tuple(Setting(*one) for one in [(1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6)])
 """The (m, tau) of the paper's weight diagnostics."""
-PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))
-"""The (m, tau) of the paper's gradient masses."""
+PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))  # of its gradient masses
 TRIMS = ("trim", "trim-e", "trim-h")
 
 

@@ -92,8 +92,7 @@ class TokenTable:
 
     def first_examples(self, most: int) -> list[int]:
         """Return the numbers of the first examples."""
-        numbers: list[int] = np.unique(self["example"])[:most].tolist()
-        return numbers
+        return list(map(int, np.unique(self["example"])[:most]))
 
     def stats(self) -> TokenStats:
         """Return what objectives weigh; the gold logit itself is not in the table."""

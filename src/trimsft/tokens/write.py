@@ -112,9 +112,8 @@ def make_encoder(
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-    length = rendering.max_length or None
-    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
-    rendered["weights"] = rendering.weights
+    length, keep = rendering.max_length or None, f"keep_{rendering.keep}" if rendering.max_length else None
+    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": keep, "weights": rendering.weights}
     if "problem" in rows[0]:
         template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
         rendered["template"] = resolve_template_name(rendering.template, tokenizer)
