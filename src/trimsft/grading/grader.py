@@ -47,7 +47,6 @@ class Grader:
         if kind not in ("strict", "qwen"):
             raise ValueError(f"kind={kind!r}: expected 'strict' or 'qwen'")
         self.kind = kind
-        # what grades are recorded with
         self.name, self.version = (scorer.name, scorer.version) if scorer else (kind, GRADER_VERSION)
         self.uses_rules = scorer is None
         self._scorer = scorer
