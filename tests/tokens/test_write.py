@@ -246,9 +246,3 @@ def test_an_interrupted_start_leaves_nothing(folder, tmp_path, broken_head) -> N
     with pytest.raises(FloatingPointError):
         write_token_table(folder, ROWS, tmp_path / "new" / "t.parquet", max_length=150)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:x"])
-def test_an_unknown_device_is_refused(folder, tmp_path, name) -> None:
-    with pytest.raises(UsageError, match="device: must be auto, cpu, cuda or cuda:N"):
-        write_token_table(folder, ROWS, tmp_path / "t.parquet", device=name)
