@@ -38,7 +38,7 @@ hphantom vphantom smallskip medskip bigskip displaystyle textstyle scriptstyle l
 cline centering includegraphics url href
 """
 LAYOUT_COMMANDS = frozenset(_LAYOUT.split())
-"""Commands that set text or leave room; every other one belongs to mathematics, `\\boxed` included."""
+"""Commands that set text or leave room; every other one is mathematics, `\\boxed` included."""
 
 _OTHER, _SYMBOL, _CONNECTOR, _NUMERIC = range(4)  # the larger one wins within a token
 _INDEX = np.array([CATEGORIES.index(name) for name in ("other", "symbol", "connector", "numeric")], dtype=np.int8)
@@ -86,7 +86,7 @@ def categorise(texts: Sequence[str]) -> NDArray[np.int8]:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Return the bytes of a token, <0xE2> among them; a special token is no part of what stands around it."""
+    """Return the bytes of a token, <0xE2> among them; a special token parts what stands around it."""
     if text.startswith("<0x") and _BYTES.fullmatch(text):
         return bytes.fromhex(text.replace("<0x", "").replace(">", ""))
     is_special = text[:1] in ("<", "[") and _SPECIAL.fullmatch(text)

@@ -1,4 +1,4 @@
-"""`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries; nothing heavy is imported before."""
+"""`measure_tokens`: from settings to tables and their summaries; nothing heavy is imported before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trimsft.tokens.table import TokenTable
 
 _FORMATS = (",", ".3f", ".2f", ".1f", ".3f", ".1f")
-Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
+Progress = Callable[[str, int, int], None]  # called with the model, rows done, and rows in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class TokenSettings(RowSettings):
     """Models, rows, and how they are measured."""
 
     models: tuple[str, ...] = option(
-        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
+        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names on the hub."
     )
     sample: int | None = option(None, help="Choose this many rows at random.", least=1)
     seed: int | None = option(None, help="Seed of the random choice of rows (default: 0).", least=0)
-    out: Path | None = option(None, help="File or folder (default: in the run, or ./tokens-NAME.parquet).")
-    objective: str = option("trim", metavar="NAME", help="Whose R_eff is shown: a name, or my_module:Name.")
-    device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
-    batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
-    show: int | None = option(None, metavar="N", help="Show so many rows, and measure nothing.", least=1)
-    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
+    out: Path | None = option(None, help="File or folder (default: the run, or ./tokens-NAME.parquet).")
+    objective: str = option("trim", metavar="NAME", help="Whose R_eff is shown: a name, or module:Name.")
+    device: str = option("auto", metavar="DEVICE", help="auto (GPU, else cpu), cpu, cuda or cuda:N.")
+    batch_tokens: int | None = option(None, help="Most tokens in a batch, with padding.", least=1)
+    show: int | None = option(None, metavar="N", help="Show so many rows, measure nothing.", least=1)
+    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table of other inputs.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +75,7 @@ class TokenSettings(RowSettings):
 
 
 def name_of(model: str) -> str:
-    """Return the last part of a path (a link's own) or of a name of the hub; of RUN/model, the run's."""
+    """Return the last part of a path (a link's own) or of a hub's name; of RUN/model, the run's."""
     path = Path(model)
     path = Path(os.path.abspath(path)) if path.exists() else path  # . and .. have no name
     return path.parent.name if path.name == "model" and path.parent.name else path.name
@@ -93,7 +93,7 @@ class Summary:
     mean_nll: float
     median_gap: float
     first_choice: float  # share of the tokens that no other one has a larger logit than
-    objective: str  # whose weights the next two are about, at its defaults: for TrimSFT the paper's band
+    objective: str  # whose weights the next two are about, at its defaults
     effective_ratio: float  # R_eff of the weights
     high_weight: float  # share of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
@@ -130,7 +130,7 @@ class TokenTables(Tabular):
 
 
 def preview_rows(settings: TokenSettings) -> Preview:
-    """Return rows as a training of the model would see them; `out` may name a page of HTML that shows them, too."""
+    """Return rows as a training would see them; `out` may name a page of HTML that shows them, too."""
     from trimsft.data.preview import preview
     from trimsft.runs import find_weights, write_whole
     from trimsft.tokens.write import make_encoder
@@ -148,7 +148,7 @@ def preview_rows(settings: TokenSettings) -> Preview:
 
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress = lambda model, done, rows: None) -> TokenTables:
-    """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
+    """Write a table for each model over the same rows; what is no run is rendered like the runs."""
     from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
     from trimsft.tokens.statistics import confidence, diagnose, judge_table
     from trimsft.tokens.table import incomparable, read_token_table

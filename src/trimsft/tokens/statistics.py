@@ -72,7 +72,7 @@ class Confidence:
 
 
 def effective_ratio(weights: Array) -> float:
-    """Return R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where a single one does."""
+    """Return R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where one does."""
     largest = np.abs(weights).max(initial=0.0)
     if largest == 0:
         return math.nan
@@ -81,7 +81,7 @@ def effective_ratio(weights: Array) -> float:
 
 
 def region_of(gap: Array, margin: float, bandwidth: float) -> Numbers:
-    """Return 0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band and its borders, above it."""
+    """Return 0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band, borders too, above."""
     gap = gap.astype(np.float64)
     return (gap >= margin - bandwidth).astype(np.int64) + (gap > margin + bandwidth)
 
@@ -94,7 +94,7 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
-    """Return the weight of each token of a table: by the objective's own formula, times that of the data."""
+    """Return the weight of each token: by the objective's own formula, times that of the data."""
     try:
         weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64) * table["data_weight"]
         if not np.isfinite(weights).all():
@@ -107,7 +107,7 @@ def weights_of(objective: Objective, table: TokenTable) -> Array:
 
 
 def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> Objective:
-    """Return the objective of that name; one of the paper's with those of the parameters that it takes."""
+    """Return the objective of that name; one of the paper's with the parameters that it takes."""
     if name not in PAPER_OBJECTIVES:
         return make_objective(name)
     given = {**PARAMETERS, **(parameters or {})}
@@ -140,7 +140,7 @@ def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confide
 
 
 def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:
-    """Return R_eff of TrimSFT at each bandwidth (rows) and margin (columns), from fine bins of the gaps.
+    """Return R_eff of TrimSFT at each bandwidth (row) and margin (column), from fine bins of gaps.
 
     A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1.
     """
@@ -181,7 +181,7 @@ def density(values: Array, grid: Array) -> Array:
 
 
 def range_of(groups: Sequence[Array]) -> tuple[float, float]:
-    """Return where nearly all gaps lie: the 0.5th to the 99.5th percentile of all groups, in whole numbers.
+    """Return where nearly all gaps lie: the 0.5th to the 99.5th percentile, in whole numbers.
 
     It ends at -12 and 40, unless all of it lies beyond one of them.
     """
@@ -197,7 +197,7 @@ def range_of(groups: Sequence[Array]) -> tuple[float, float]:
 
 Intervals: TypeAlias = dict[str, Interval]
 Means: TypeAlias = Mapping[Hashable, Array]
-"""Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
+"""Means over examples of the columns of a `ByExample`, by name; [R], one for each resample."""
 Statistic: TypeAlias = Callable[[Means], Array]
 PAPER_SETTINGS = tuple(Setting(*one) for one in [(1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6)])
 """The (m, tau) of the paper's weight diagnostics."""
@@ -206,7 +206,7 @@ TRIMS = ("trim", "trim-e", "trim-h")
 
 
 class ByExample:
-    """Sums of columns of numbers over the tokens of each example: every statistic is a function of their means."""
+    """Sums of columns over the tokens of each example: statistics are functions of their means."""
 
     def __init__(self, table: TokenTable, columns: Iterable[tuple[Hashable, NDArray[Any]]]) -> None:
         _, which = np.unique(table["example"], return_inverse=True)
@@ -272,7 +272,7 @@ def r_eff(setting: Setting) -> Statistic:
 
 
 def mass_intervals(table: TokenTable) -> dict[tuple[Setting, str], Intervals]:
-    """Return the percent of the gradient mass in each region, for TrimSFT and its halves at the paper's settings."""
+    """Return the percent of the gradient mass in each region, as the paper's table has it."""
     sums = mass_sums(table)
     return {
         (setting, name): {region: sums.interval(mass_percent(region, setting, name)) for region in REGIONS}

@@ -73,7 +73,7 @@ class _Metadata:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """A token table in memory: numbers as arrays, texts of those examples that were read with them."""
+    """A token table in memory: numbers as arrays, texts of the examples read with them."""
 
     columns: Mapping[str, NDArray[Any]]
     """`category` as indexes into `CATEGORIES`."""
@@ -161,7 +161,7 @@ def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table
 
 
 def incomparable(tables: Mapping[str, TokenTable]) -> dict[str, RunError]:
-    """Return by label why a table is not about the same tokens after the same prompts as the first one."""
+    """Return by label why a table is not about the same tokens and prompts as the first one."""
     errors, known = {}, list(tables.items())
     for label, table in known[1:]:
         first_label, first = known[0]
@@ -173,7 +173,7 @@ def incomparable(tables: Mapping[str, TokenTable]) -> dict[str, RunError]:
 
 
 def _difference(one: TokenTable, other: TokenTable) -> tuple[str, str, str] | None:
-    """Return what of data, prompts or tokens two tables do not share, the setting to blame, and a way out."""
+    """Return what two tables do not share, the setting to blame, and a way out."""
     has_same_tokens = all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
     lengths = ("max_length", "truncation_mode", "train_on", "completion_only_loss", "weights")
     # a maximum length that has cut no token is none
@@ -208,7 +208,7 @@ def shown(value: Any) -> str:
 
 
 def as_arrow(columns: Mapping[str, Any]) -> pa.Table:
-    """Return columns by name, as arrays or lists, as a table; `category` as indexes into `CATEGORIES`."""
+    """Return columns by name as a table; `category` as indexes into `CATEGORIES`."""
     kinds = pa.array(columns["category"], type=pa.int8())
     category = pa.DictionaryArray.from_arrays(kinds, pa.array(CATEGORIES, type=pa.string()))
     return pa.table({name: {**columns, "category": category}[name] for name in SCHEMA.names}, schema=SCHEMA)

@@ -32,7 +32,7 @@ from trimsft.tokens.categories import categorise
 from trimsft.tokens.table import VERSION, as_arrow, read_metadata, shown, write_table
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
-_PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps for readers who show examples, and characters of each
+_PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps, and characters of each
 
 log = logging.getLogger("trimsft")
 
@@ -108,7 +108,7 @@ def write_token_table(
 def make_encoder(
     source: Any, tokenizer: Any, rendering: Rendering, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Return what makes tokens of rows, and how it does for the metadata; refuse rows that it cannot render."""
+    """Return what makes tokens of rows, and how for the metadata; refuse rows that it cannot render."""
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
@@ -130,7 +130,7 @@ def make_encoder(
 
 
 def _fingerprint(model: Any) -> dict[str, Any]:
-    """Return the name of a model and SHA-256 of its folder, or of samples of its parameters; None for a hub's name."""
+    """Return a model's name, and SHA-256 of its folder or of some parameters; None for a hub's name."""
     if isinstance(model, str):
         return {"model": model, "model_sha256": fingerprint_folder(Path(model)) if Path(model).is_dir() else None}
     digest = hashlib.sha256()
