@@ -31,7 +31,7 @@ _JOINT = re.compile(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n")
 _JOINT_LENGTH = 60
 _LAST_COMMANDS = 64
-_MAX_MARKS = 100_000  # braces and escapes read: no answer has as many, and a megabyte of them costs no time
+_MAX_MARKS = 100_000  # braces and escapes read: no answer has as many
 
 
 def extract_answer(response: str, several: bool = False) -> str | None:
@@ -51,7 +51,7 @@ def extract_answer(response: str, several: bool = False) -> str | None:
 
 
 def _find_boxes(response: str) -> list[tuple[str, int, int]]:
-    """Return the content, start and end of the outermost closed boxes with content: of the last commands alone."""
+    """Return content, start and end of the outermost closed boxes, of the last commands alone."""
     commands = deque(_COMMAND.finditer(response), maxlen=_LAST_COMMANDS)
     opened: list[int] = []
     ends: dict[int, int] = {}  # where each brace is closed
@@ -77,7 +77,7 @@ _WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{(
 
 
 def stated_text(response: str, truncated: bool = False) -> str | None:
-    """Return the last box, else the whole response, unless that was cut off; None where there is nothing."""
+    """Return the last box, else the whole response unless it was cut off; None for nothing."""
     box = extract_answer(response)
     text = ("" if truncated else response) if box is None else box
     wrapped = _WRAPPED.fullmatch(text.strip())
@@ -108,7 +108,7 @@ _LONGEST_CHOICE = 200
 
 
 def stated_choice(response: str, choices: tuple[str, ...] = ()) -> str | None:
-    """Return the letter that a response chooses: in its last box, after "answer is", or alone in its last line.
+    """Return the letter chosen: in the last box, after "answer is", or alone in the last line.
 
     The box may hold the text of one of the `choices` instead. A box that holds neither is returned as it is.
     """
@@ -144,7 +144,7 @@ _BOTH_IN_TEXT = re.compile(
     re.DOTALL,
 )
 _BOTH = re.compile(r"(?:\(([A-J])\)\s+|([A-J])\s*[).:]\s+)(?![-+=|]|\\to(?![A-Za-z]))(.+)")
-# what computes with a letter, before it or after it: C+1, C^2, -C; a sign after a space begins a value, as in (C) -1
+# what computes with a letter: C+1, C^2, -C; a sign after a space begins a value: (C) -1
 _OPERATOR = r"[*/^_<>,]|\\(?:cdot|times|pm|mp|cup|cap|setminus|le|ge|ne|in)(?![A-Za-z])"
 _JOINED = re.compile(rf"\s*(?:\\text\s*\{{\s*)?(?:{_OPERATOR}|[!%']|(?<=\))[-+]|(?<=\)\}})[-+]|[-+](?:\s|$))")
 _JOINING = re.compile(rf"(?:{_OPERATOR}|[-+]|\\(?:neg|lnot|not|sqrt)|\\text\s*\{{\s*not\s*\}})\s*$")
@@ -158,7 +158,7 @@ class Choice(NamedTuple):
 
 
 def choice_of(text: str) -> Choice | None:
-    """Return the choice that a cleaned text makes, None where it makes none or two, or computes with a letter."""
+    """Return the choice that a cleaned text makes, None for none or two."""
     if len(re.findall(r"\([A-J]\)", text)) > 1:
         return None
     if letter := _LETTER.fullmatch(text):

@@ -34,7 +34,7 @@ def _read_table(lines: list[str], separator: str | None = None) -> dict[str, str
 
 
 _RENAMED = _read_table(_COMMANDS)
-_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
+_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # delimiters of mathematics; \\{ and \\\\ stay
 _LITERAL = {*"()|[]<>/:%*'", "^\\circ"}
 _NAMES = _read_table(_WORDS, ",")
 _GREEK = zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", GREEK.split(), strict=True)
@@ -127,7 +127,7 @@ def clean(text: str) -> str:
     text = _LOWERED.sub(r"_{\g<0>}", _RAISED.sub(r"^{\g<0>}", text))
     text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
     text = "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
-    # long runs of spaces would cost the patterns below time that grows with their square
+    # long runs of spaces would cost the patterns below quadratic time
     text = _GROUPING.sub("", _SPACES.sub(" ", text))
     if money := _MONEY.fullmatch(text.strip()):
         rate = re.sub(r"\\text|\{", "", money[5] or "")
@@ -149,7 +149,7 @@ def clean(text: str) -> str:
     text = _unwrap(_MIXED.sub(r"\1\\frac{\2}{\3}", text))
     text = text if text.endswith("\\") else _unwrap(text.rstrip(" .,;:"))
     text = text.removeprefix("\\approx").strip()
-    if based := _BASED.fullmatch(text):  # a numeral in another base, which begins with a digit: 2B_{16}
+    if based := _BASED.fullmatch(text):  # a numeral in another base: 2B_{16}
         digits, base = based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
         if all(char == "." or int(char, 36) < base for char in digits):
             return based[1] + (digits if base == 10 else f"{digits}_{{{base}}}")
@@ -157,7 +157,7 @@ def clean(text: str) -> str:
 
 
 def _listed(system: re.Match[str]) -> str:
-    r"""Return equations below each other as a list; a row that begins with a sign goes on with the one before."""
+    r"""Return equations below each other as a list; a row that begins with a sign goes on."""
     kind, rows = system[1], _ALIGNED.sub("", system[2]).split("\\\\")
     rows = [row.strip(" ,;.") for row in rows if row.strip()]
     is_list = not any("&" in row or "\\text" in row or "=" not in row for row in rows)
@@ -193,5 +193,5 @@ def is_too_complex(text: str) -> bool:
 
 
 def key(text: str) -> str:
-    """Return the text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
+    """Return the text without spacing, but between digits, as `1 2` is not 12."""
     return _NOT_BETWEEN_DIGITS.sub("", text)

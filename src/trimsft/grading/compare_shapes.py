@@ -52,7 +52,7 @@ def compare(gold: str, answer: str, rules: Rules) -> bool:
 
 
 def is_readable(text: str) -> bool:
-    """Return whether all values of a cleaned answer are expressions, quantities or words."""
+    """Return whether all of a cleaned answer are expressions, quantities or words."""
 
     def is_known(shape: Shape) -> bool:
         if shape.parts:
@@ -67,7 +67,7 @@ def _same_text(gold: str, answer: str, rules: Rules) -> bool:
 
 
 def _same_choice(gold: str, answer: str, rules: Rules) -> bool:
-    """Compare letters where both give one; else what they stand for, where that is said."""
+    """Compare letters where both give one, else what they stand for."""
     wanted, said = choice_of(gold), choice_of(answer)
     one, other = wanted.content if wanted else gold, said.content if said else answer
     if wanted and said and (wanted.letter != said.letter or None in (one, other)):
@@ -109,7 +109,7 @@ def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
         return False
     if kinds <= {"list", "set", "union", "cases"} and (all(names) or max(len(set(side)) for side in names) < 2):
         return _same_items(gold.parts, answer.parts, rules)
-    # tuple or interval, whose brackets have to be the same, matrix, inequality, and x=1, y=2 against 1, 2
+    # tuple or interval, with its brackets, matrix, inequality, and x=1, y=2 against 1, 2
     return gold.marks == answer.marks and _all_same(gold.parts, answer.parts, rules)
 
 
@@ -120,7 +120,7 @@ def _all_same(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> b
 def _same_items(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> bool:
     """Compare items in any order, each as often on both sides."""
     left, texts = list(answer), {key(other.text) for other in answer}
-    for item in sorted(gold, key=lambda one: key(one.text) not in texts):  # equal texts first: one may equal several
+    for item in sorted(gold, key=lambda one: key(one.text) not in texts):  # equal texts first
         left.sort(key=lambda other: key(other.text) != key(item.text))
         match = next((other for other in left if _same(item, other, rules)), None)
         if match is None:
@@ -152,7 +152,7 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
         golds, answers = (side.values() if side.kind == "equation" else (side,) for side in (gold, answer))
         return any(_same(one, other, rules) for one in golds for other in answers)
     if len(gold.parts) + len(answer.parts) > 4:
-        first, other = gold.parts[0].text, answer.parts[0].text  # the same name, or one that names nothing: 2 + 3 = 5
+        first, other = gold.parts[0].text, answer.parts[0].text  # x, or 2 + 3
         is_of_one = key(first) == key(other) or is_numeric(first) or is_numeric(other)
         both_name = is_of_one and gold.names_a_value() and answer.names_a_value()
         return both_name and _same(gold.parts[-1], answer.parts[-1], rules)
@@ -166,7 +166,7 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
 
 
 def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
-    """Return whether one difference of sides is a multiple of the other; a tolerance would hide small terms."""
+    """Return whether one difference of sides is an exact multiple of the other."""
     seen: list[tuple[Value, Value, int]] = []
     for point, kind in points(names_in(gold, answer)):
         try:
@@ -186,8 +186,8 @@ def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
 # ---- sets of real numbers: intervals, unions, differences, inequalities of one unknown
 
 RealSet: TypeAlias = tuple[list[Value], Callable[[Value], bool]]
-"""Its ends, and a test of membership: two sets are equal when they agree on all their ends and between them."""
-_BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
+"""Its ends, and a test of membership: equal sets agree on all ends and between them."""
+_BITS = 600  # of an end, so that a number computed in two ways is one
 _TESTS = {"<": operator.lt, ">": operator.gt, "\\le": operator.le, "\\ge": operator.ge, "\\ne": operator.ne}
 _REALS = ("\\mathbb{R}", "(-\\infty,\\infty)", "(-\\infty,+\\infty)")
 
@@ -243,7 +243,7 @@ def _set_of(shape: Shape) -> RealSet:
         trees = [tree_of(part.text) for part in parts]
         return _combine(all, (_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False)))
     if shape.kind == "list" and len(_unknowns(shape)) <= 1:
-        # values that are excluded always are; two bounds that hold everywhere are meant together, as x > 2, x < 5
+        # two bounds that together are no bound are meant at once, as x > 2, x < 5
         excluded = [_set_of(part) for part in parts if "\\ne" in part.marks]
         bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
         are_together = len(bounds) == 2 and _agree(_combine(any, bounds), ([], lambda x: True))
@@ -274,7 +274,7 @@ def _number(text: str) -> Value:
 
 
 def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
-    """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
+    """Solve `left mark right`, where it is linear in one unknown or its size."""
     if left is None or right is None or len(symbols := names_in(left, right).symbols) != 1:
         raise Undefined("not one unknown")
     for inside, other, is_left in ((left, right, True), (right, left, False)):

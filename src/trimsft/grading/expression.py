@@ -53,7 +53,7 @@ _PLAIN_FRACTION = re.compile(r"\\frac(?:\{\d+\}|\d)(?:\{\d+\}|\d)")
 _DEGREE: Tree = ("div", ("sym", "\\pi"), ("num", Fraction(180)))
 _STOPS = r"+ - * / ^ _ ! ' | = < > : ; , % & ) ] } \} \rfloor \rceil \cdot \times \over \choose"
 _NO_FACTOR = {"", *_STOPS.split()}
-"""Tokens that cannot begin the second factor of a product without a sign; the empty one is the end."""
+"""Tokens that cannot begin a factor without a sign; the empty one is the end."""
 
 
 def read(text: str) -> Tree:
@@ -75,7 +75,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.at = 0
-        self.tokens: list[str] = []  # without spacing; runs of letters are cut into function names and single letters
+        self.tokens: list[str] = []  # without spacing; other letters than of functions stand alone
         for match in _TOKEN.finditer(text):
             token = match.group()
             if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
@@ -103,7 +103,7 @@ class _Reader:
         return token
 
     def fraction(self) -> Tree:
-        r"""Read all of a group: a sum, or two of them with `\over` or `\choose` in between."""
+        r"""Read a sum, or two of them with `\over` or `\choose` in between."""
         above = self.sum()
         if self.peek() not in ("\\over", "\\choose"):
             return above
@@ -163,7 +163,7 @@ class _Reader:
         return tree
 
     def argument(self) -> Tree:
-        """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
+        """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}."""
         return self.signed(self.atom) if self.peek() == "-" else self.atom()  # x^-2, as code writes it
 
     def digit(self) -> Tree:

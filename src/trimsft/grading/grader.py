@@ -78,14 +78,14 @@ class Grader:
         return [self.grade(response, gold, rules, truncated=truncated) for response, gold, rules, truncated in items]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
-        """Return whether two answers count as one vote: each must be correct when the other is the gold."""
+        """Return whether two answers are one vote: each is correct when the other is the gold."""
         if self._scorer is not None:
             return same_text(a, b)
         rules = self._applicable(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
     def _applicable(self, rules: Rules) -> Rules:
-        """Return the rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
+        """Return the rules that apply: the lenient grader notes what it leaves out."""
         if self.kind == "strict":
             return rules
         names = ("multiple", "tolerance", "absolute", "unit")
@@ -93,7 +93,7 @@ class Grader:
         return Rules(grading=rules.grading, choices=rules.choices)
 
     def _answer(self, response: str, golds: tuple[str, ...], rules: Rules, truncated: bool) -> str | None:
-        """Return the answer as the model wrote it; raise `TimeoutError` where a pattern takes too long to find it."""
+        """Return the answer as written; raise `TimeoutError` where a pattern takes too long."""
         grading = rules.grading
         if grading.kind == "choice":
             return stated_choice(response, rules.choices)
@@ -108,8 +108,8 @@ class Grader:
         return extract_answer(response, several)
 
     def _find(self, pattern: str, response: str) -> str | None:
-        """Return what the one group of a pattern holds where it matches last and holds something."""
-        import regex  # type: ignore[import-untyped]  # of the extra [eval], which a report of grades does without
+        """Return what the group of a pattern holds where it last holds something."""
+        import regex  # type: ignore[import-untyped]  # of the extra [eval]
 
         answer = ""
         try:
@@ -154,7 +154,7 @@ class Grader:
 def grade(
     response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False, grader: Grader | None = None
 ) -> Grade:
-    """Return the verdict on one response, by `grader` or by one that the process shares."""
+    """Return the verdict on one response, by `grader` or a shared one."""
     return (grader or _SHARED).grade(response, gold, rules, truncated=truncated)
 
 
@@ -166,7 +166,7 @@ _SHARED = Grader()
 
 @dataclass(frozen=True)
 class Scorer:
-    """A user's function of a response and its gold, in place of all rules; `version` follows from the code of its file.
+    """A user's function in place of all rules; `version` follows from the code of its file.
 
     def score(response: str, gold: str) -> bool: ...
     def score(response: str, gold: str) -> tuple[bool, str | None]: ...    # and the answer, by which samples vote
@@ -179,14 +179,14 @@ class Scorer:
     function: Callable[[str, str], Any]
 
     def grade(self, response: str, gold: str, truncated: bool) -> Grade:
-        """Return the function's verdict; what it raises, or returns by mistake, ends the grading in one line."""
+        """Return the function's verdict; what it raises ends the grading in one line."""
         try:
             said = self.function(response, gold)
         except Exception as error:
             where = f"on the response {response[:80]!r} to the gold {gold[:80]!r}"
             raise TrimSFTError(f"{self.name} failed {where} ({type(error).__name__}: {one_line(error)})") from error
         correct, answer = said if isinstance(said, tuple) and len(said) == 2 else (said, response.strip())
-        is_verdict = isinstance(correct, Hashable) and correct in (0, 1)  # numpy's True is hashable, an array is not
+        is_verdict = isinstance(correct, Hashable) and correct in (0, 1)  # numpy's True is, too
         if not is_verdict or not isinstance(answer, str | None) or (correct and answer is None):
             returns = "True or False, or a pair of that and the answer (a text, or None where that is False)"
             raise TrimSFTError(f"{self.name} must return {returns}, got {said!r:.200}")
@@ -196,7 +196,7 @@ class Scorer:
 
 
 def load_scorer(name: str) -> Scorer:
-    """Load the function of that name, from the current folder or an installed package; this runs its module."""
+    """Load the function of that name; this runs its module."""
     own_code.require_reference(name, field="grader", example="my_module:score")
     function = own_code.load_attribute(name, field="grader")
     try:

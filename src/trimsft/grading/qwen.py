@@ -39,7 +39,7 @@ _RESPELLED = (
 
 
 def extract_answer(response: str) -> str | None:
-    """Return Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
+    """Return Minerva's closing sentence, the last box, what follows "answer is", or the last number."""
     tail = response[-_TAIL:]
     _, box, rest = tail.rpartition("boxed")
     words = next((words for words in ("he answer is", "final answer is") if words in tail), None)
@@ -111,7 +111,7 @@ def _number(text: str) -> float | None:
 
 
 def _same_parts(answer: str, gold: str) -> bool:
-    """Compare pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
+    """Compare pairs, tuples and intervals by element, matrices by cell."""
     if _PAIR.match(answer) and _PAIR.match(gold):
         rows = [[text[1:-1].split(",")] for text in (answer, gold)]
         if len(rows[0][0]) == len(rows[1][0]) == 1:
@@ -127,7 +127,7 @@ def _same_parts(answer: str, gold: str) -> bool:
 
 
 def _symbolic(answer: str, gold: str) -> bool:
-    """Compare what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
+    """Compare what stands before the first comma; a tuple there equals nothing."""
     sides = []
     for text in (answer, gold):
         whole = text.replace(",", "")

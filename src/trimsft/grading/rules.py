@@ -19,7 +19,7 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "10"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "10"  # raised whenever a grade may change; scores carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
@@ -87,10 +87,10 @@ class Rules:
     """Grading options of one problem; the default suits MATH, AMC, AIME and GSM8K."""
 
     multiple: bool = False
-    """The gold is several values, in any order; boxes that follow each other count as one list."""
+    """The gold is several values, in any order; boxes in a row count as one list."""
     tolerance: float | None = None
-    """Relative tolerance between numbers, unless both are written as integers; None: see `DECIMAL_TOLERANCE`."""
-    absolute: float | None = None  # absolute tolerance between numbers: the `error` column of OlympiadBench
+    """Relative, between numbers that are not both integers; None: see `DECIMAL_TOLERANCE`."""
+    absolute: float | None = None  # tolerance: the `error` column of OlympiadBench
     unit: str | None = None
     """Unit of the gold where the gold itself has none; an answer may carry it, but no other."""
     grading: Grading = Grading()

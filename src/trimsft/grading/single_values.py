@@ -20,7 +20,7 @@ _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 
 
 def word_of(text: str) -> str | None:
-    r"""Return the word that an answer is, in lower case: `\text{Even}` and `even`; None for mathematics."""
+    r"""Return the word that an answer is, in lower case; None for mathematics."""
     text = text.strip()
     if _FUNCTION.match(text):
         return None
@@ -55,7 +55,7 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
         if None in words and max(map(len, bare)) > 1:
             bare = [side.lower() for side in bare]
         return (words[0] or bare[0]) == (words[1] or bare[1])
-    if None in (_RATE.search(gold), _RATE.search(answer)):  # dollars are an answer to how many dollars per pound
+    if None in (_RATE.search(gold), _RATE.search(answer)):  # dollars answer dollars per pound
         gold, answer = _RATE.sub(r"\1}", gold), _RATE.sub(r"\1}", answer)
     if (measured := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # which no product with m is
         answer = measured[1]
@@ -75,7 +75,7 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
 
 
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool:
-    """Compare `50%` and 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
+    """Compare `50%` and 0.5; a missing sign is forgiven above 1, where no ratio is meant."""
     gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
     if gold_is and answer_is:
         return same_value(gold, answer, rules)
@@ -119,7 +119,7 @@ def is_numeric(text: str) -> bool:
 
 
 def same_value(gold: str, answer: str, rules: Rules) -> bool:
-    """Return whether two expressions have the same value, within the tolerance that their notation allows."""
+    """Return whether two expressions have one value, within what their notation allows."""
     if key(gold) == key(answer):
         return True
     trees = tree_of(gold), tree_of(answer)
@@ -145,7 +145,7 @@ _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
 
 
 def _tolerance(gold: str, answer: str, rules: Rules) -> float:
-    """Return the relative tolerance between a rounded decimal and an exact value, 0 between all others."""
+    """Return the tolerance between a rounded decimal and an exact value, 0 between others."""
     if all(_INTEGER.fullmatch(side.strip()) for side in (gold, answer)):
         return 0.0
     if rules.tolerance is not None:
@@ -164,11 +164,11 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
 _COUNTING = {"factorial", "binom", "gcd", "lcm"}
 _DISCRETE = _COUNTING | {"floor", "ceil"}
 _REALS = set("xyzt")
-"""By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
+"""By custom no integers: their floor is tried between integers too."""
 
 
 def points(names: Names) -> list[tuple[int, str]]:
-    """Return sample points: where symbols are counts, only integers; else positive reals, then any sign."""
+    """Return sample points: integers where symbols are counts, else positive, then any sign."""
     if not names.has_unknowns:
         return [(0, "positive")]
     if names.calls & _DISCRETE:
@@ -178,9 +178,9 @@ def points(names: Names) -> list[tuple[int, str]]:
 
 
 def agree(gold: Tree, answer: Tree, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    """Return whether two trees agree at all sample points where both have a value, and at one at least."""
+    """Return whether two trees agree wherever both have a value, and at one point at least."""
     names, is_defined = names_in(gold, answer), False
-    if names.has_unknowns:  # a tolerance would hide small terms: 1000000x + 0.9 is not 1000000x + 1/3
+    if names.has_unknowns:  # a tolerance would hide small terms
         relative = absolute = 0.0
     for point, kind in points(names):
         try:

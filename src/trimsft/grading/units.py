@@ -144,7 +144,7 @@ _LETTERS, _CHINESE_WORD = re.compile("[A-Za-z]+"), re.compile("[\u4e00-\u9fff]+"
 
 
 def _counted(words: str, power: int = 1) -> Unit | None:
-    """Return what is counted, as a unit of its own: `red apples`; None where words change how much a value says."""
+    """Return what is counted, as a unit: `red apples`; None where words change a value."""
     if unit := unit_of(words):
         return ONE.times(unit, power)
     if _CHINESE_WORD.fullmatch(words):
@@ -164,7 +164,7 @@ def name_of_words(words: str) -> str:
 
 
 def closes_at(text: str, brackets: str) -> int:
-    """Return where the bracket that a text begins with is closed; -1 where it never is."""
+    """Return where the first bracket of a text is closed; -1 where it never is."""
     depth = 0
     for at, char in enumerate(text):
         depth += (char == brackets[0]) - (char == brackets[1])
@@ -235,7 +235,7 @@ def _tail_unit(value: str, start: re.Match[str]) -> Unit | None:
 
 
 def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
-    """Split `5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
+    """Split `5` and `hundred thousand dollars`: a value, scales, and a known unit or none."""
     words, rest = match[1], match[2] or ""
     unit = _counted(rest) if rest else ONE
     # a scale means all of a number, of a fraction, or of what stands in brackets

@@ -34,7 +34,7 @@ _MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
-FUEL = 40_000  # elementary operations allowed per comparison of two answers; large rationals cost more
+FUEL = 40_000  # operations per comparison of two answers; large rationals cost more
 _FUEL_LEFT: ContextVar[list[int]] = ContextVar("left")
 
 
@@ -55,7 +55,7 @@ def computing(precision: int) -> Iterator[None]:
 
 @contextmanager
 def one_comparison() -> Iterator[None]:
-    """Bound all evaluations of a comparison together, whatever lists and sample points there are."""
+    """Bound all evaluations of a comparison together."""
     token = _FUEL_LEFT.set([FUEL])
     try:
         yield
@@ -173,7 +173,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _size(value: Value) -> int:
-    """Return how many bits a number that is not 0 has, or how far its exponent is from 0."""
+    """Return how many bits a number has, or how far its exponent is from 0."""
     parts = (value.numerator, value.denominator) if _exact(value) else ()
     return max(part.bit_length() for part in parts) if parts else abs(int(MP.mag(value)))
 
@@ -184,7 +184,7 @@ def inexact(value: Value) -> Value:
 
 
 def _without_residue(value: Value) -> Value:
-    """Return the integer where rounding alone is between a value and it: 0 for sin(pi), 3 for log_2 8."""
+    """Return the integer that a value is but for rounding: 0 for sin(pi), 3 for log_2 8."""
     if _exact(value):
         return value
     if (imaginary := MP.im(value)) != 0:
@@ -198,12 +198,12 @@ def _without_residue(value: Value) -> Value:
 
 
 def _rounding() -> Value:
-    """Return how far apart rounding may set numbers of size 1: half of the bits, as the others may be lost."""
+    """Return how far apart rounding may set numbers of size 1: half of the bits."""
     return MP.ldexp(1, -MP.prec // 2 - _GUARD)
 
 
 def close(first: Value, second: Value, precision: int, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    """Return whether two values are equal, relative to their size unless an absolute tolerance was asked for."""
+    """Return whether two values are equal, relative to their size or within `absolute`."""
     if _exact(first) and _exact(second):
         allowed = max(Fraction(repr(relative)) * max(abs(first), abs(second)), Fraction(repr(absolute)))
         return bool(abs(first - second) <= allowed)

@@ -146,7 +146,7 @@ def token_records(tables: Tables, weighing: Mapping[str, Objective], band: Band)
         Records("objectives", "Weights and gradient mass of every objective", weights, [note], _DIGITS),
     ]
     note = f"Weight and masses of TrimSFT, {_text(band)}; middle is the percent of a group's tokens within the band."
-    rows = [
+    rows: list[dict[str, Value]] = [
         {"run": label, "category": name, **{column.removesuffix("_percent"): one.value for column, one in kind.items()}}
         for label, table in tables.items()
         for name, kind in category_intervals(table, Setting(**band)).items()

@@ -88,7 +88,7 @@ class Reader:
         """Return columns of the token table: a value for each trained token, in order of examples."""
         results: list[dict[str, Tensor]] = []
         batched: list[Example] = []
-        # another token than the model's own padding, at which some models print a warning
+        # not the model's own padding, at which some models warn
         filler = 1 if getattr(self.config, "pad_token_id", None) == 0 else 0
         on_gpu = self.device.type == "cuda"
         # kernels belong to the current device
@@ -144,7 +144,7 @@ class Reader:
         if len(seen) != 1:
             problem = f"{name} uses its output embedding {len(seen)} times a pass"
             raise UsageError(problem, field="model", hint="the token table needs models that use it once")
-        if not self._is_checked:  # once: the answer has to be waited for, and does not change
+        if not self._is_checked:  # the answer has to be waited for
             try:
                 check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
                 if not is_plain(self.head):

@@ -87,12 +87,12 @@ class Summary:
 
     model: str
     path: str
-    is_new: bool  # false where it was there already, made with the same inputs
+    is_new: bool  # false where it was there already
     tokens: int
     examples: int
     mean_nll: float
     median_gap: float
-    first_choice: float  # share of the tokens that no other one has a larger logit than
+    first_choice: float  # share of tokens that no other one has a larger logit than
     objective: str  # whose weights the next two are about, at its defaults
     effective_ratio: float  # R_eff of the weights
     high_weight: float  # share of the tokens with such a weight above one half

@@ -170,7 +170,7 @@ def density(values: Array, grid: Array) -> Array:
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     low, high = np.quantile(values, [0.25, 0.75])
     width = float(0.9 * (min(spread, (high - low) / 1.34) or spread) * len(values) ** -0.2) or 0.1
-    # what lies beyond the grid by more than 8 bandwidths adds nothing to it
+    # what lies 8 bandwidths beyond the grid adds nothing
     near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
     if not len(near):
         return np.zeros(len(grid))
@@ -251,7 +251,7 @@ def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETT
 
 
 def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
-    """Sum tokens; for each setting the weights of TrimSFT, their squares, and how many are high."""
+    """Sum tokens; for each setting weights of TrimSFT, their squares, and high ones."""
     columns: list[tuple[Hashable, Array]] = [("tokens", np.ones(len(table)))]
     for setting in settings:
         weights = weights_of(TrimSFT(*setting), table)
@@ -262,7 +262,7 @@ def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
 
 
 def high_weight_percent(setting: Setting) -> Statistic:
-    """Return the percent of the tokens with a high weight, of `weight_sums`."""
+    """Return the percent of tokens with a high weight, of `weight_sums`."""
     return ratio(("high", setting), "tokens", scale=100.0)
 
 
@@ -293,7 +293,7 @@ def mass_sums(table: TokenTable) -> ByExample:
 
 
 def mass_percent(region: str, setting: Setting, objective: str) -> Statistic:
-    """Return the percent of the mass that lies in a region, of `mass_sums`."""
+    """Return the percent of the mass in a region, of `mass_sums`."""
     return lambda means: (
         100 * means[region, setting, objective] / sum(means[one, setting, objective] for one in REGIONS)
     )
@@ -373,9 +373,9 @@ class Verdict:
 
 
 def judge_table(table: TokenTable) -> Verdict:
-    """Judge by the gaps alone: where most tokens are below margin - 3 bandwidths, no band gives them weight.
+    """Judge by the gaps alone: below margin - 3 bandwidths no band gives tokens weight.
 
-    Else the paper's band is widened, margin and bandwidth alike, until its R_eff is that of the paper's own models.
+    Else the paper's band is widened until its R_eff is that of the paper's own models.
     """
     gap = table["gap"].astype(np.float64)
     out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))

@@ -33,7 +33,7 @@ VERSION = 3  # the version of the columns and what they mean; in the metadata as
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
-        ("position", pa.int32()),  # from 0 at the first trained token of the row; masked ones in between are counted
+        ("position", pa.int32()),  # from 0 at the first trained token; masked ones between count
         ("token_id", pa.int32()),
         ("text", pa.string()),
         ("category", pa.dictionary(pa.int8(), pa.string())),
@@ -95,7 +95,7 @@ class TokenTable:
         return list(map(int, np.unique(self["example"])[:most]))
 
     def stats(self) -> TokenStats:
-        """Return what objectives weigh; the gold logit itself is not in the table."""
+        """Return what objectives weigh, without the gold logit."""
         columns = ("nll", "gap", "entropy", "rank", "gradient_norm", "data_weight")
         known = {name: torch.from_numpy(self[name].copy()) for name in columns}
         ids = {"competitor": "competitor_id", "gold": "token_id", "row": "example"}
@@ -135,7 +135,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table]:
-    """Return how a table was made, and columns of it; whatever is damaged is said in one line."""
+    """Return how a table was made, and columns of it; damage is said in one line."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow

@@ -56,8 +56,8 @@ def write_token_table(
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
         rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
-        batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
-        device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype.
+        batch_tokens: most tokens at once, padding included (a longer row goes alone).
+        device: auto is a GPU, else cpu; float32 on the CPU, else the model's own dtype.
         rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
             rendered as it was trained; another model with the template that fits it, and uncut.
     """
@@ -72,7 +72,7 @@ def write_token_table(
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
     given, known = Rendering(**rendering).as_trained([model]), checked_rows(rows, limit)
     encoder, rendered = make_encoder(source, tokenizer, given, known)
-    # what two starts must share to be about the same table
+    # what two starts must share
     inputs = _fingerprint(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
     inputs |= {"schema": VERSION, "dtype": dtype, "window": forward.WINDOW}
     changed = _differences(out, inputs) if out.exists() else None
@@ -147,7 +147,7 @@ def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
         was = read_metadata(path)
     except RunError:
         return "it says nothing about how it was made"
-    # a name is worth something only where it is all there is to tell a model by
+    # a name counts where it is all there is to tell a model by
     now = {name: value for name, value in inputs.items() if name != "model" or not inputs["model_sha256"]}
     changed = [name for name in now if was.get(name) != now[name]]
     return "; ".join(f"{name}: was {shown(was.get(name))}, now {shown(now[name])}" for name in changed)
@@ -156,7 +156,7 @@ def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
 def _facts(
     encoder: Encoder, rows: Sequence[Mapping[str, Any]], examples: Sequence[Example], source: Any
 ) -> dict[str, Any]:
-    """Return what the metadata tells beside the inputs; refuse what the model cannot read."""
+    """Return what the metadata tells beside the inputs."""
     config = (load_config(source) if isinstance(source, str) else source.config).get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
     if encoder.template is not None:
@@ -180,7 +180,7 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
     lengths = [len(example.trained) for example in examples]
     ids = np.concatenate([example.labels for example in examples]).astype(np.int32)
     words = texts.take(ids)
-    # example by example: a token's category depends on those around it
+    # by example: a category depends on the tokens around
     ends = pairwise(np.cumsum([0, *lengths]).tolist())
     columns |= {
         "example": np.repeat([example.number for example in examples], lengths).astype(np.int32),
