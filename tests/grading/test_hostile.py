@@ -81,8 +81,9 @@ pieces = st.sampled_from(PIECES.split())
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join))
-def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
+@given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join) | st.text(max_size=99))
+def test_a_comparison_never_raises(gold: str, answer: str) -> None:
+    extract_leniently(answer)
     gold, answer = clean(gold), clean(answer)
     assert compare(gold, answer, Rules()) in (True, False, None)
     assert compare(gold, gold, Rules()) is True
@@ -99,13 +100,6 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
         found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
     assert [grade.status for grade in found] == ["unparsable", "correct"]
-
-
-@settings(max_examples=100)
-@given(st.text(max_size=200))
-def test_any_text_is_cleaned_once_and_for_all(text: str) -> None:
-    assert clean(text[:MAX_ANSWER]) is not None
-    extract_leniently(text)
 
 
 def test_a_verdict_does_not_depend_on_earlier_ones() -> None:

@@ -153,15 +153,6 @@ def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message:
         Grading(**fields)
 
 
-def test_the_lenient_grader_differs_in_mathematics_alone() -> None:
-    grader = Grader(kind="qwen")
-    assert graded(grader, "The answer is B.", "B", Grading("choice"))[0] == "correct"
-    assert graded(grader, "#### 10001", "10000", Grading("regex", pattern=GSM8K))[0] == "correct"
-    assert grader.ignored_rules == set()
-    graded(grader, r"\boxed{1}", "1", Grading(), unit="m")
-    assert grader.ignored_rules == {"unit"}
-
-
 # ---- scorers of users
 
 SCORER = """
