@@ -1,4 +1,4 @@
-"""The golds of the seven benchmarks, where the data folder lies beside the repository: some, and all in `make soak`."""
+"""The golds of the seven benchmarks, where the data folder is: some, and all in `make soak`."""
 
 import random
 import re
@@ -33,7 +33,7 @@ def _problems(most: int) -> list[Problem]:
 def test_golds_are_themselves_and_not_the_next(most: int, grader: Grader) -> None:
     problems = _problems(most)
     golds = [problem.answer for problem in problems]
-    respelled = [  # so that every gold goes through the comparison itself, not only through equality of text
+    respelled = [  # so that no gold is compared as text alone
         "{}" + gold.replace(r"\frac", r"\dfrac").replace("(", r"\bigl(").replace(")", r"\bigr)").replace("+", r"\, + ")
         for gold in golds
     ]
@@ -87,7 +87,7 @@ FAR = r"""
 
 @pytest.mark.parametrize("most", [20, ALL])
 def test_zeros_poles_and_far_numbers_equal_no_gold(most: int, grader: Grader) -> None:
-    """Zeros but for rounding equal 0, poles equal nothing, and huge or tiny numbers none of the golds."""
+    """Zeros equal 0 whatever rounding does, poles nothing, huge or tiny numbers no gold."""
     golds = {problem.answer for problem in _problems(most)} | {"0"}
     zeros = {gold for gold in golds if grader.grade(_box("0"), gold).correct}
     for probe in [*ZEROS.split(), *POLES.split(), *FAR.split()]:

@@ -16,7 +16,7 @@ from trimsft.grading.clean import MAX_ANSWER, clean
 from trimsft.grading.compare_shapes import compare
 from trimsft.grading.qwen import extract_answer as extract_leniently
 from trimsft.grading.shapes import shape_of
-from trimsft.grading.single_values import number_of, tree_of
+from trimsft.grading.single_values import tree_of
 
 SECONDS = 5  # of processor time, on a slow machine; none takes a tenth of one here, and unbounded ones never end
 GOLDS = [
@@ -81,8 +81,9 @@ pieces = st.sampled_from(PIECES.split())
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join))
-def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
+@given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join) | st.text(max_size=99))
+def test_a_comparison_never_raises(gold: str, answer: str) -> None:
+    extract_leniently(answer)
     gold, answer = clean(gold), clean(answer)
     assert compare(gold, answer, Rules()) in (True, False, None)
     assert compare(gold, gold, Rules()) is True
@@ -101,30 +102,13 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert [grade.status for grade in found] == ["unparsable", "correct"]
 
 
-@settings(max_examples=100)
-@given(st.text(max_size=200))
-def test_any_text_is_cleaned_once_and_for_all(text: str) -> None:
-    assert clean(text[:MAX_ANSWER]) is not None
-    extract_leniently(text)
-
-
-@given(st.integers(-(10**6), 10**6), st.integers(1, 10**4))
-def test_all_spellings_of_a_fraction_are_equal(above: int, below: int) -> None:
-    doubled = rf"\dfrac{{{2 * above}}}{{{2 * below}}}"
-    spellings = [rf"\frac{{{above}}}{{{below}}}", f"{above}/{below}", doubled]
-    for one in spellings:
-        for other in spellings:
-            assert compare(clean(one), clean(other), Rules()) is True
-    assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules()) is False
-
-
 def test_a_verdict_does_not_depend_on_earlier_ones() -> None:
     answers = [clean(answer) for answer in [*FAR, r"\sqrt{4}", "2.0", r"\sin\pi", "50%", "x>2, x<5"]]
     golds = [clean(gold) for gold in [*GOLDS, "2", "0", r"\frac12", "(2,5)", HOSTILE["far lists"]]]
     pairs = [(gold, answer) for gold in golds for answer in answers]
     verdicts = {pair: compare(*pair, Rules()) for pair in pairs}
     random.Random(1).shuffle(pairs)
-    for cached in (tree_of, number_of, shape_of):
+    for cached in (tree_of, shape_of):
         cached.cache_clear()
     assert {pair: compare(*pair, Rules()) for pair in pairs} == verdicts
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimsft.grading import Grader, Rules
+from trimsft.grading import Grader, Grading, Rules
 from trimsft.grading.qwen import extract_answer
 
 
@@ -59,6 +59,14 @@ def test_refuses(gold: str, answer: str, lenient: Grader) -> None:
 )
 def test_where_the_harness_finds_an_answer(response: str, answer: str | None) -> None:
     assert extract_answer(response) == answer
+
+
+def test_other_gradings_are_those_of_the_strict_grader(lenient: Grader) -> None:
+    for response, gold, grading in (
+        ("The answer is B.", "B", Grading("choice")),
+        ("#### 10001", "10000", Grading("regex", pattern="#### ([0-9]+)")),
+    ):
+        assert lenient.grade(response, gold, Rules(grading=grading)).correct
 
 
 def test_rules_that_are_not_used_are_noted() -> None:

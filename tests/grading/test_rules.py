@@ -1,5 +1,7 @@
 """Statuses, and what a benchmark may declare."""
 
+from typing import Any
+
 import pytest
 
 from trimsft.evaluate.benchmarks import as_problem
@@ -22,21 +24,16 @@ def test_statuses(grader: Grader) -> None:
         (r"\boxed{3} and \boxed{-1}", "-1", Rules(multiple=True), False),
         (r"\boxed{3} and \boxed{-1}", "-1", Rules(), True),  # one value asked for: the last box
         (r"\boxed{4.5004\times 10^{33}}", "4.5e33", Rules(tolerance=1e-4), True),
-        (r"\boxed{4.5004\times 10^{33}}", "4.5e33", Rules(), False),
         (r"\boxed{4.51\times 10^{33}}", "4.5e33", Rules(tolerance=1e-4), False),
         (r"\boxed{10001}", "10000", Rules(tolerance=1e-4), False),  # integers are exact
-        (r"\boxed{-y = 10^7x + z}", "y = 10^7x + z", Rules(tolerance=1e-4), False),  # no tolerance hides a small term
-        (r"\boxed{3x + 10^7y = 2}", "x + 10^7y = 2", Rules(tolerance=1e-4), False),
-        (r"\boxed{45}", "45", Rules(unit="minute"), True),  # an answer may carry the declared unit, and no other
+        (r"\boxed{-y = 10^7x + z}", "y = 10^7x + z", Rules(tolerance=1e-4), False),  # hides no term
         (r"\boxed{45 \text{ minutes}}", "45", Rules(unit="minute"), True),
         (r"\boxed{45 \text{ hours}}", "45", Rules(unit="minute"), False),
         (r"\boxed{45 cm^2}", "45", Rules(unit="$cm^2$"), True),
         (r"\boxed{45 cm}", "45", Rules(unit="$cm^2$"), False),
-        (r"\boxed{45\text{ km/h}}", "45", Rules(unit="km/h"), True),
-        (r"\boxed{45 mph}", "45", Rules(unit="km/h"), False),
     ],
 )
-def test_what_a_problem_declares(response: str, gold: str, rules: Rules, correct: bool, grader: Grader) -> None:
+def test_declared_rules(response: str, gold: str, rules: Rules, correct: bool, grader: Grader) -> None:
     assert grader.grade(response, gold, rules).correct is correct
 
 
@@ -62,15 +59,6 @@ def test_bad_settings_are_named(kind: type, field: str, value: object) -> None:
         kind(**{field: value})
 
 
-def test_texts_only() -> None:
-    with pytest.raises(TypeError, match="gold=5: expected texts"):
-        grade(r"\boxed{5}", 5)  # type: ignore[arg-type]
-
-    for golds in ((), ("5", 5)):
-        with pytest.raises(TypeError, match="gold="):
-            grade(r"\boxed{5}", golds)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("response", "golds", "status"),
     [
@@ -79,12 +67,18 @@ def test_texts_only() -> None:
         (r"\boxed{2} and \boxed{3}", ("5", "3, 2"), "correct"), (r"\boxed{2, 3}", ("2", "3"), "wrong"),
     ],
 )  # fmt: skip
-def test_any_of_several_golds_is_right(response: str, golds: tuple[str, ...], status: str, grader: Grader) -> None:
+def test_several_golds(response: str, golds: tuple[str, ...], status: str, grader: Grader) -> None:
     assert grader.grade(response, golds).status == status
 
 
+@pytest.mark.parametrize("gold", [5, (), ("5", 5)])
+def test_golds_are_texts(gold: Any) -> None:
+    with pytest.raises(TypeError, match=r"gold=.*: expected texts"):
+        grade(r"\boxed{5}", gold)
+
+
 @pytest.mark.parametrize("agreeing", [("a", "b"), ("b", "a")])
-def test_equivalence_needs_both_directions(agreeing: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_votes_need_both_ways(agreeing: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     one_way = Grader()
     monkeypatch.setattr(
         one_way, "_status", lambda gold, answer, rules: "correct" if (gold, answer) == agreeing else "wrong"

@@ -35,13 +35,12 @@ def test_tables_and_figures(tmp_path: Path) -> None:
     files = write_analysis(tmp_path / "out", read_runs(runs))
     assert sorted(files) == sorted(path for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert {path.name for path in files if path.suffix == ".csv"} == {
-        *("confidence.csv", "objectives.csv", "categories_by_run.csv", "movement.csv"),
+        *("confidence.csv", "objectives.csv", "categories_by_run.csv"),
         *("gap_distribution.csv", "gradient_by_gap.csv", "effective_ratio.csv", "sampling.csv"),
     }
     gap = read_token_table(tmp_path / "base/tokens.parquet")["gap"].astype(np.float64)
     row = read(tmp_path / "out/tables/confidence.csv")[0]
     assert float(row["median gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
-    assert float(read(tmp_path / "out/tables/movement.csv")[1]["mean gap change"]) == pytest.approx(2, abs=1e-4)
     drawn = read(tmp_path / "out/figures/sampling.csv")
     assert [row["value"] for row in drawn if row["metric"] == "average@8, %"] == ["54.1667"] * 3
 
@@ -55,7 +54,6 @@ def test_what_is_missing_is_left_out(tmp_path: Path) -> None:
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
     runs["Empty"] = tmp_path / "empty.parquet"
     write_analysis(tmp_path / "out", read_runs(runs), parameters={"margin": 3.0})
-    assert not (tmp_path / "out" / "tables" / "movement.md").exists()
     for name in ("confidence", "objectives", "categories_by_run"):
         text = (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
         assert "margin 3 " in text and "not to be compared with it: Other\\|data." in text

@@ -12,7 +12,6 @@ from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.tiny import make_config, make_model, make_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
-from trimsft.errors import DataError
 from trimsft.tokens.measure import TokenSettings
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
@@ -112,15 +111,3 @@ def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> 
         assert every["token_id"][whole][places].tolist() == answers["token_id"][part].tolist()
         assert every["gap"][whole][places].tolist() == answers["gap"][part].tolist()
     assert answers.metadata["prompts"][0].split() == ["<user>", "w1", "w2", "<eos>", "<assistant>"]
-
-
-@pytest.mark.parametrize(
-    ("rows", "options", "kind", "says"),
-    [
-        (FORMS["text"], {"train_on": "last"}, DataError, "train_on: has no effect on rows that hold no messages"),
-        ([{"messages": [{"role": "user", "content": "a"}]}], {}, DataError, "leaves no token to train on in a row"),
-    ],
-)  # fmt: skip
-def test_rows_that_cannot_be_measured_get_one_line(rows, options, kind, says, model, tmp_path) -> None:
-    with pytest.raises(kind, match=says):
-        write_token_table(model, rows, tmp_path / "t.parquet", tokenizer=make_tokenizer(), **options)

@@ -103,13 +103,10 @@ def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(
     assert ((table["rank"] == 1) == (table["gap"] >= 0)).all()
     assert read_token_table(out, examples=range(2))["example"].max() == 1
     assert len(progress) > 1 and progress[-1] == (7, 7)
-    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
     facts = table.metadata
     assert facts["model"] == str(folder) and facts["template"] == "plain" and facts["data"]["rows"] == 7
     assert facts["versions"]["torch"] == importlib.metadata.version("torch")
     assert facts["prompts"][3].endswith("What is 3+3?\n\nSolution:\n")
-    other = read_token_table(write_token_table(folder, ROWS[:7][::-1], tmp_path / "t.parquet")).metadata
-    assert other["data"]["sha256"] != facts["data"]["sha256"]
 
 
 def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
@@ -133,12 +130,6 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert not (tmp_path / "new").exists()
     line = f"a maximum length of {length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
     assert [line in message for message in caplog.messages] == [True, True]
-
-
-def write_tables(models, out):
-    """Write tables of several models as the command does."""
-    options = asdict(Rendering().as_trained(models.values()))
-    return {label: write_token_table(model, ROWS, out / label, **options) for label, model in models.items()}
 
 
 def trained_run(folder, run, **config):
@@ -166,10 +157,6 @@ def test_a_run_is_rendered_as_it_was_trained(folder, tmp_path) -> None:
     assert rendering(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
     packed = {"packing": True, "packing_strategy": "wrapped", "max_length": 90}
     assert rendering(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
-    for content, problem in (("a: [", "not readable as YAML"), ("max_length: [x]", "max_length: input should be")):
-        (tmp_path / "d/config.yaml").write_text(content)
-        with pytest.raises(RunError, match=rf"config\.yaml: {problem}"):
-            rendering(tmp_path / "d")
 
 
 def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) -> None:
@@ -185,10 +172,11 @@ def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) 
     assert_exact(table, folder, examples_of(folder, max_length=length, keep="end"))
     assert table.metadata["truncation_mode"] == "keep_end" and table.metadata["cut"]["rows_cut"] == 12
     packed = trained_run(folder, tmp_path / "packed", max_length=length, truncation_mode="keep_end", packing=True)
-    same = write_tables({"Base": folder, "Run": run, "Packed": packed}, tmp_path / "apart")
-    assert read_token_table(same["Packed"]).metadata["truncation_mode"] == "keep_start"  # packing cuts the end
-    beside = write_tables({"Base": folder, "Run": run}, tmp_path / "beside")
-    assert read_token_table(beside["Base"])["token_id"].tolist() == left
+    cut = read_token_table(write_token_table(packed, ROWS, tmp_path / "packed.parquet"))
+    assert cut.metadata["truncation_mode"] == "keep_start"  # packing cuts the end
+    options = asdict(Rendering().as_trained([folder, run]))  # as the command measures several
+    beside = write_token_table(folder, ROWS, tmp_path / "beside.parquet", **options)
+    assert read_token_table(beside)["token_id"].tolist() == left
 
 
 def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:
@@ -246,12 +234,3 @@ def test_an_interrupted_start_leaves_nothing(folder, tmp_path, broken_head) -> N
     with pytest.raises(FloatingPointError):
         write_token_table(folder, ROWS, tmp_path / "new" / "t.parquet", max_length=150)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_one_process_on_a_known_device(folder, tmp_path, monkeypatch) -> None:
-    for name in ("", "gpu", "cuda:x"):
-        with pytest.raises(UsageError, match="device: must be auto, cpu, cuda or cuda:N"):
-            write_token_table(folder, ROWS, tmp_path / "t.parquet", device=name)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="must be 1: a token table is made by one process, got 2"):
-        write_token_table(folder, ROWS, tmp_path / "t.parquet")

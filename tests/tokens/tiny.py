@@ -16,8 +16,9 @@ from transformers import (
 )
 
 from tests.data import toys
+from tests.tokens.by_hand import hand_table
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.table import SCHEMA, as_arrow, write_table
+from trimsft.tokens.table import as_arrow, write_table
 
 ROWS = [
     {"problem": f"What is {n}+{n}?", "solution": "It is so. " * (n % 3) + f"It is \\boxed{{{2 * n}}}."}
@@ -76,31 +77,20 @@ def make_table(
     data_weight: Any = 1.0,
 ) -> Path:
     """A token table with these texts: gaps from -3 to 12, the other numbers as if there were two tokens."""
-    flat = [(example, place, text) for example, row in enumerate(texts) for place, text in enumerate(row)]
+    flat = [text for row in texts for text in row]
     gap = (np.linspace(-3, 12, len(flat)) if gap is None else np.asarray(gap)) + shift
     p = 1 / (1 + np.exp(-gap))
+    example = np.repeat(np.arange(len(texts)), list(map(len, texts)))
+    made = hand_table(gap, norm=np.sqrt(2) * (1 - p), nll=-np.log(p), example=example, rank=np.where(gap > 0, 1, 2))
     columns = {
-        "example": [example for example, _, _ in flat],
-        "position": [place for _, place, _ in flat],
-        "token_id": range(len(flat)),
-        "text": [text for _, _, text in flat],
+        **made.columns,
+        "text": flat,
         "category": [kind for row in texts for kind in categorise(row)],
-        "nll": -np.log(p),
-        "gap": gap,
         "competitor_id": [len(flat) - 1] * len(flat),
-        "competitor_text": [flat[-1][2] for _ in flat],
+        "competitor_text": [flat[-1]] * len(flat),
         "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
-        "rank": np.where(gap > 0, 1, 2),
-        "gradient_norm": np.sqrt(2) * (1 - p),
         "data_weight": np.ones_like(p) * data_weight,
     }
-    arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
     metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
-    write_table(path, as_arrow(arrays), metadata)
+    write_table(path, as_arrow(columns), metadata)
     return path
-
-
-def _cast(values: Any, kind: Any) -> Any:
-    if str(kind) == "string":
-        return list(values)
-    return np.array(values, dtype="int8" if "dictionary" in str(kind) else kind.to_pandas_dtype())

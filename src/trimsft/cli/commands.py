@@ -255,9 +255,9 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
         if not RunDirectory(one.model).is_run():
             train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
             lines += ["Train with AutoTrim, which needs no band:", f"  {program} {train} --objective auto-trim"]
-            if one.verdict.band is not None:
-                lines.append("or with a fixed band, to be compared with it:")
-                lines.append(f"  {program} {train} {one.verdict.band.words}")
+            if (band := one.verdict.band) is not None:
+                words = f"--objective trim --margin {band.margin:g} --bandwidth {band.bandwidth:g}"
+                lines += ["or with a fixed band, to be compared with it:", f"  {program} {train} {words}"]
     return lines
 
 

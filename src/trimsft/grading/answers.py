@@ -9,8 +9,8 @@ r"""Find where a response states its answer: in its last box, as a whole text, a
     >>> choice_of("\\text{(D)} 142"), choice_of("40\\text{ (B)}"), choice_of("\\text{Option C}")
     (Choice(letter='D', content='142'), Choice(letter='B', content='40'), Choice(letter='C', content=None))
 
-An answer of mathematics outside a box does not count: the prompt asks for one, and guessing where prose states its
-result is the largest source of errors in other graders. Every pattern is linear in the text, and so is all else.
+Mathematics outside a box does not count: guessing where prose states its result is the largest source of errors in
+other graders. All is linear in the text.
 """
 
 import re
@@ -23,21 +23,15 @@ from trimsft.grading.rules import LETTERS
 
 # ---- boxes
 
-_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
-_MARK = re.compile(rf"{_COMMAND.pattern}|\\.|\{{+|\}}+", re.DOTALL)
+_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
+_MARK = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE = re.compile(r"[ \t]*([^\s\\{}$,;]{1,64})")
 _SPACING = re.compile(r"(?:[\s$]|\\[,;:! ()]|\\q?quad)*")
 _JOINT = re.compile(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n")
 _JOINT_LENGTH = 60
 _LAST_COMMANDS = 64
-_MAX_MARKS = 100_000  # braces and commands read: no answer has as many, and a megabyte of them costs no time
-
-
-class _Box(NamedTuple):
-    content: str
-    start: int
-    end: int
+_MAX_MARKS = 100_000  # braces and escapes read: no answer has as many
 
 
 def extract_answer(response: str, several: bool = False) -> str | None:
@@ -45,44 +39,35 @@ def extract_answer(response: str, several: bool = False) -> str | None:
 
     Of `several` values it is joined with the boxes right before it: `\boxed{2}, \boxed{3} and \boxed{5}` is "2, 3, 5".
     """
-    boxes = _find_boxes(response)
-    first = len(boxes) - 1
-    while several and first > 0 and boxes[first].start - boxes[first - 1].end <= _JOINT_LENGTH:
-        between = response[boxes[first - 1].end : boxes[first].start]
-        if _SENTENCE_END.search(between) or not (_SPACING.fullmatch(between) or _JOINT.search(between)):
+    answers, after = deque[str](), 0
+    for content, start, end in reversed(_find_boxes(response)):
+        between = response[end:after]
+        is_joined = several and len(between) <= _JOINT_LENGTH and not _SENTENCE_END.search(between)
+        if answers and not (is_joined and (_SPACING.fullmatch(between) or _JOINT.search(between))):
             break
-        first -= 1
-    return ", ".join(box.content for box in boxes[first:]) if boxes else None
+        answers.appendleft(content)
+        after = start
+    return ", ".join(answers) or None
 
 
-def _find_boxes(response: str) -> list[_Box]:
-    """Return the outermost closed boxes with content, in order: those of the last commands alone."""
-    starts = deque((match.start() for match in _COMMAND.finditer(response)), maxlen=_LAST_COMMANDS)
-    boxes: list[_Box] = []
-    opened: list[tuple[int, int, int]] = []  # depth of its brace, start of the command, start of the content
-    depth = 0
-    for mark in islice(_MARK.finditer(response, starts[0]), _MAX_MARKS) if starts else ():
-        token = mark.group()
-        closed: list[tuple[int, int, int]] = []  # start of the command, start and end of the content
-        if token[0] == "{":
-            depth += len(token)
-        elif token[0] == "}":
-            below = max(0, depth - len(token))
-            while opened and opened[-1][0] > below:
-                level, start, content = opened.pop()
-                closed.append((start, content, mark.start() + depth - level))
-            depth = below
-        elif _COMMAND.match(token) and token.endswith("{"):
-            depth += 1
-            opened.append((depth, mark.start(), mark.end()))
-        elif _COMMAND.match(token) and (bare := _BARE.match(response, mark.end())):
-            closed.append((mark.start(), bare.start(1), bare.end(1)))
-        for start, content, end in closed:
-            inside = response[content:end].strip()
-            if inside.strip("{}$ \n\t.,"):
-                while boxes and boxes[-1].start > start:  # the boxes inside this one
-                    boxes.pop()
-                boxes.append(_Box(inside, start, end + 1))
+def _find_boxes(response: str) -> list[tuple[str, int, int]]:
+    """Return content, start and end of the outermost closed boxes, of the last commands alone."""
+    commands = deque(_COMMAND.finditer(response), maxlen=_LAST_COMMANDS)
+    opened: list[int] = []
+    ends: dict[int, int] = {}  # where each brace is closed
+    for mark in islice(_MARK.finditer(response, commands[0].start()), _MAX_MARKS) if commands else ():
+        if mark.group() == "{":
+            opened.append(mark.end())
+        elif mark.group() == "}" and opened:
+            ends[opened.pop()] = mark.start()
+    boxes: list[tuple[str, int, int]] = []
+    for command in commands:
+        start, end = command.end(), ends.get(command.end(), 0)
+        if command.group()[-1] != "{" and (bare := _BARE.match(response, start)):
+            start, end = bare.span(1)
+        inside = response[start:end].strip()
+        if inside.strip("{}$ \n\t.,") and not (boxes and command.start() < boxes[-1][2]):
+            boxes.append((inside, command.start(), end + 1))
     return boxes
 
 
@@ -92,7 +77,7 @@ _WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{(
 
 
 def stated_text(response: str, truncated: bool = False) -> str | None:
-    """Return the last box, else the whole response, unless that was cut off; None where there is nothing."""
+    """Return the last box, else the whole response unless it was cut off; None for nothing."""
     box = extract_answer(response)
     text = ("" if truncated else response) if box is None else box
     wrapped = _WRAPPED.fullmatch(text.strip())
@@ -123,7 +108,7 @@ _LONGEST_CHOICE = 200
 
 
 def stated_choice(response: str, choices: tuple[str, ...] = ()) -> str | None:
-    """Return the letter that a response chooses: in its last box, after "answer is", or alone in its last line.
+    """Return the letter chosen: in the last box, after "answer is", or alone in the last line.
 
     The box may hold the text of one of the `choices` instead. A box that holds neither is returned as it is.
     """
@@ -159,7 +144,7 @@ _BOTH_IN_TEXT = re.compile(
     re.DOTALL,
 )
 _BOTH = re.compile(r"(?:\(([A-J])\)\s+|([A-J])\s*[).:]\s+)(?![-+=|]|\\to(?![A-Za-z]))(.+)")
-# what computes with a letter, before it or after it: C+1, C^2, -C; a sign after a space begins a value, as in (C) -1
+# what computes with a letter: C+1, C^2, -C; a sign after a space begins a value: (C) -1
 _OPERATOR = r"[*/^_<>,]|\\(?:cdot|times|pm|mp|cup|cap|setminus|le|ge|ne|in)(?![A-Za-z])"
 _JOINED = re.compile(rf"\s*(?:\\text\s*\{{\s*)?(?:{_OPERATOR}|[!%']|(?<=\))[-+]|(?<=\)\}})[-+]|[-+](?:\s|$))")
 _JOINING = re.compile(rf"(?:{_OPERATOR}|[-+]|\\(?:neg|lnot|not|sqrt)|\\text\s*\{{\s*not\s*\}})\s*$")
@@ -173,7 +158,7 @@ class Choice(NamedTuple):
 
 
 def choice_of(text: str) -> Choice | None:
-    """Return the choice that a cleaned text makes, None where it makes none or two, or computes with a letter."""
+    """Return the choice that a cleaned text makes, None for none or two."""
     if len(re.findall(r"\([A-J]\)", text)) > 1:
         return None
     if letter := _LETTER.fullmatch(text):

@@ -34,7 +34,7 @@ def _read_table(lines: list[str], separator: str | None = None) -> dict[str, str
 
 
 _RENAMED = _read_table(_COMMANDS)
-_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # a bracket as a delimiter of mathematics goes; \\{ and \\\\ stay
+_DROPPED = {*" ".join(_LAYOUT).split(), *",;:! ()[]"}  # delimiters of mathematics; \\{ and \\\\ stay
 _LITERAL = {*"()|[]<>/:%*'", "^\\circ"}
 _NAMES = _read_table(_WORDS, ",")
 _GREEK = zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", GREEK.split(), strict=True)
@@ -83,37 +83,31 @@ _BASED = re.compile(
 )
 _FONT = r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*"
 _RESPELLED = [  # before commands have one name each
-    (re.compile(pattern), new)
-    for pattern, new in (
-        (r"(?<![\d)])( ?)!=", r"\\ne "),
-        (r"<=", r"\\le "),
-        (r">=", r"\\ge "),
-        (r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})", r"^\\circ "),  # the letter o for a degree
-        (
-            r"\\(?:mathbb|mathbf|Bbb)\s*(?:\{\s*([RZNQC])\s*\}|([RZNQC])(?![A-Za-z]))|\\([RZNQ])(?![A-Za-z])",
-            r" \\mathbb{\1\2\3}",
-        ),
-        (r"\\not=", r"\\ne "),
-        (r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\1\\overline{\2\3\4}"),
-        (r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}", r"\\\1{pmatrix}"),
-        (r"\\(begin|end)\{array\}(?:\{[^{}]*\})?", r"\\\1{pmatrix}"),
-        # bold or slanted letters are symbols, upright ones may be units
-        (_FONT + r"\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}", r" \1 "),
-        (_FONT + r"(?=\{[^{}]*[\\\d^_=+<>])", ""),
-    )
+    (r"(?<![\d)])( ?)!=", r"\\ne "),
+    (r"<=", r"\\le "),
+    (r">=", r"\\ge "),
+    (r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})", r"^\\circ "),  # the letter o for a degree
+    (
+        r"\\(?:mathbb|mathbf|Bbb)\s*(?:\{\s*([RZNQC])\s*\}|([RZNQC])(?![A-Za-z]))|\\([RZNQ])(?![A-Za-z])",
+        r" \\mathbb{\1\2\3}",
+    ),
+    (r"\\not=", r"\\ne "),
+    (r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\1\\overline{\2\3\4}"),
+    (r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}", r"\\\1{pmatrix}"),
+    (r"\\(begin|end)\{array\}(?:\{[^{}]*\})?", r"\\\1{pmatrix}"),
+    # bold or slanted letters are symbols, upright ones may be units
+    (_FONT + r"\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}", r" \1 "),
+    (_FONT + r"(?=\{[^{}]*[\\\d^_=+<>])", ""),
 ]
 _RESPELLED_LAST = [
-    (re.compile(pattern), new)
-    for pattern, new in (
-        (r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}", r" \1 "),
-        (r"\\text\s*\{\s*\}|\{\}", " "),
-        (r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}", r" \1 "),
-        (r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}", r"\1"),  # names of points
-        (r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]", ","),
-        (r"\s+", " "),
-        (r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])", ":"),
-        (r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])", r"\\frac{d\1}{d\2}"),
-    )
+    (r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}", r" \1 "),
+    (r"\\text\s*\{\s*\}|\{\}", " "),
+    (r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}", r" \1 "),
+    (r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}", r"\1"),  # names of points
+    (r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]", ","),
+    (r"\s+", " "),
+    (r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])", ":"),
+    (r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])", r"\\frac{d\1}{d\2}"),
 ]
 _QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
 _LAYOUT_WITH_ARGUMENT = re.compile(
@@ -130,8 +124,11 @@ def clean(text: str) -> str:
         if number in NUMBERS and SCALES.keys() >= set(scales.split()):
             return f"{NUMBERS[number]} {scales}".strip()
         text = _NAMES.get(spoken[1].lower(), text)
-    # long runs of spaces would cost the patterns below time that grows with their square
-    text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
+    text = _LOWERED.sub(r"_{\g<0>}", _RAISED.sub(r"^{\g<0>}", text))
+    text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
+    text = "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
+    # long runs of spaces would cost the patterns below quadratic time
+    text = _GROUPING.sub("", _SPACES.sub(" ", text))
     if money := _MONEY.fullmatch(text.strip()):
         rate = re.sub(r"\\text|\{", "", money[5] or "")
         text = f"{money[1]}{money[3]}\\text{{ {money[4] or ''} {_CURRENCY[money[2]]} {rate}}}"
@@ -144,24 +141,23 @@ def clean(text: str) -> str:
     else:
         text = _DOUBLED.sub(r"\\", text)
     for pattern, new in _RESPELLED:
-        text = pattern.sub(new, text)
+        text = re.sub(pattern, new, text)
     text = _COMMAND.sub(_respell, text)
     for pattern, new in _RESPELLED_LAST:
-        text = pattern.sub(new, text)
+        text = re.sub(pattern, new, text)
     text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text.strip())
     text = _unwrap(_MIXED.sub(r"\1\\frac{\2}{\3}", text))
     text = text if text.endswith("\\") else _unwrap(text.rstrip(" .,;:"))
-    return _numeral(text.removeprefix("\\approx").strip())
-
-
-def _from_unicode(text: str) -> str:
-    text = _LOWERED.sub(r"_{\g<0>}", _RAISED.sub(r"^{\g<0>}", text))
-    text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
-    return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
+    text = text.removeprefix("\\approx").strip()
+    if based := _BASED.fullmatch(text):  # a numeral in another base: 2B_{16}
+        digits, base = based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
+        if all(char == "." or int(char, 36) < base for char in digits):
+            return based[1] + (digits if base == 10 else f"{digits}_{{{base}}}")
+    return text
 
 
 def _listed(system: re.Match[str]) -> str:
-    r"""Return equations below each other as a list; a row that begins with a sign goes on with the one before."""
+    r"""Return equations below each other as a list; a row that begins with a sign goes on."""
     kind, rows = system[1], _ALIGNED.sub("", system[2]).split("\\\\")
     rows = [row.strip(" ,;.") for row in rows if row.strip()]
     is_list = not any("&" in row or "\\text" in row or "=" not in row for row in rows)
@@ -182,22 +178,9 @@ def _respell(command: re.Match[str]) -> str:
     return name if name in _LITERAL else "\\" + name
 
 
-def _numeral(text: str) -> str:
-    r"""Return a numeral in another base, which begins with a digit, as `2B_{16}`; other texts as they are."""
-    based = _BASED.fullmatch(text)
-    if not based:
-        return text
-    sign, digits, base = based[1], based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
-    if not all(char == "." or int(char, 36) < base for char in digits):
-        return text
-    return sign + (digits if base == 10 else f"{digits}_{{{base}}}")
-
-
 def _unwrap(text: str) -> str:
     """Return a text without braces around the whole: `{5}` is `5`."""
-    for _ in range(MAX_DEPTH):
-        if not (text.startswith("{") and text.endswith("}") and closes_at(text, "{}") == len(text) - 1):
-            return text
+    while text.startswith("{") and closes_at(text, "{}") == len(text) - 1:
         text = text[1:-1].strip()
     return text
 
@@ -210,5 +193,5 @@ def is_too_complex(text: str) -> bool:
 
 
 def key(text: str) -> str:
-    """Return the text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
+    """Return the text without spacing, but between digits, as `1 2` is not 12."""
     return _NOT_BETWEEN_DIGITS.sub("", text)

@@ -17,27 +17,15 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
 
+from trimsft.grading import values
 from trimsft.grading.answers import choice_of
 from trimsft.grading.clean import clean, key
 from trimsft.grading.expression import Tree
 from trimsft.grading.rules import Rules
-from trimsft.grading.shapes import LETTER, Shape, readings, shape_of
-from trimsft.grading.single_values import is_numeric, points, same_leaf, same_value, tree_of, word_of
+from trimsft.grading.shapes import Shape, readings, shape_of
+from trimsft.grading.single_values import INFINITE, is_numeric, points, same_leaf, same_value, tree_of, word_of
 from trimsft.grading.units import split_unit
-from trimsft.grading.values import (
-    MP,
-    PRECISION,
-    TooLarge,
-    Undefined,
-    Value,
-    close,
-    computing,
-    divided,
-    evaluate,
-    inexact,
-    names_in,
-    one_comparison,
-)
+from trimsft.grading.values import MP, TooLarge, Undefined, Value, names_in
 
 MAX_ITEMS = 64
 _KINDS = "real|positive|non-?negative|natural|integer|number|rational|complex"
@@ -59,12 +47,12 @@ def compare(gold: str, answer: str, rules: Rules) -> bool:
         if one and other and one not in answer:  # the same letter for the integer
             answer = re.sub(rf"(?<![A-Za-z\\]){other}(?![A-Za-z])", one, answer)
         gold, answer = _DOMAIN.sub("", gold), _DOMAIN.sub("", answer)
-    with one_comparison():
+    with values.one_comparison():
         return _same_text(gold, answer, rules) or _same_choice(gold, answer, rules)
 
 
 def is_readable(text: str) -> bool:
-    """Return whether all values of a cleaned answer are expressions, quantities or words."""
+    """Return whether all of a cleaned answer are expressions, quantities or words."""
 
     def is_known(shape: Shape) -> bool:
         if shape.parts:
@@ -79,7 +67,7 @@ def _same_text(gold: str, answer: str, rules: Rules) -> bool:
 
 
 def _same_choice(gold: str, answer: str, rules: Rules) -> bool:
-    """Compare letters where both give one; else what they stand for, where that is said."""
+    """Compare letters where both give one, else what they stand for."""
     wanted, said = choice_of(gold), choice_of(answer)
     one, other = wanted.content if wanted else gold, said.content if said else answer
     if wanted and said and (wanted.letter != said.letter or None in (one, other)):
@@ -98,50 +86,31 @@ def _same(gold: Shape, answer: Shape, rules: Rules) -> bool:
 
 
 def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    kinds = {gold.kind, answer.kind}
+    kinds, names = {gold.kind, answer.kind}, [_names(gold), _names(answer)]
     if "equation" in kinds:
         return _same_equation(gold, answer, rules)
     if kinds == {"leaf"}:
         return same_leaf(gold.text, answer.text, rules)
-    if len(kinds) == 2:
-        return _same_across_kinds(gold, answer, rules)
-    names = [len(set(_names(side))) for side in (gold, answer)]
-    if kinds <= {"list", "set", "union", "cases"} and (min(names) or max(names) < 2):
-        return _same_items(gold.parts, answer.parts, rules)
-    # tuple or interval, whose brackets have to be the same, matrix, inequality, and x=1, y=2 against 1, 2
-    return gold.marks == answer.marks and _all_same(gold.parts, answer.parts, rules)
-
-
-def _same_across_kinds(gold: Shape, answer: Shape, rules: Rules) -> bool:
-    kinds = {gold.kind, answer.kind}
     if kinds == {"list", "set"}:
         return _same_items(gold.parts, answer.parts, rules)
-    if kinds == {"inequality", "brackets"}:  # a < x < b, whatever a and b are
-        sides = [_as_interval(side) for side in (gold, answer)]
-        return sides[0].marks == sides[1].marks and _all_same(sides[0].parts, sides[1].parts, rules)
     if kinds == {"list", "brackets"}:  # brackets left out; two numbers are no interval
-        names = [_names(side) for side in (gold, answer)]
         is_point = ("(", ")") in (gold.marks, answer.marks)
         has_two_values = any(len(set(side)) < len(side) for side in names)  # x = 1, x = 2
         return is_point and not has_two_values and _all_same(_point(gold), _point(answer), rules)
-    if kinds in ({"leaf", "brackets"}, {"leaf", "set"}):
-        (group,) = (side for side in (gold, answer) if side.kind != "leaf")
-        if len(group.parts) != 1:
+    if "leaf" in kinds:
+        group = answer if gold.kind == "leaf" else gold
+        if group.kind not in ("brackets", "set") or len(group.parts) != 1:
             return False
         if group.kind == "set" and "\\emptyset" in (key(gold.text), key(answer.text)):
             return group.parts[0].text == ""  # a set that holds the empty one is not empty
         inside = group.parts[0]
         return _same(inside, answer, rules) if group is gold else _same(gold, inside, rules)
-    return False
-
-
-def _as_interval(shape: Shape) -> Shape:
-    """Return the interval of `a < x < b`; other shapes as they are."""
-    if len(shape.parts) != 3 or not LETTER.fullmatch(shape.parts[1].text):
-        return shape
-    left, right = shape.marks[0], shape.marks[-1]
-    marks = {"<": "(", "\\le": "["}.get(left, left), {"<": ")", "\\le": "]"}.get(right, right)
-    return Shape("brackets", shape.text, (shape.parts[0], shape.parts[2]), marks)
+    if len(kinds) == 2:
+        return False
+    if kinds <= {"list", "set", "union", "cases"} and (all(names) or max(len(set(side)) for side in names) < 2):
+        return _same_items(gold.parts, answer.parts, rules)
+    # tuple or interval, with its brackets, matrix, inequality, and x=1, y=2 against 1, 2
+    return gold.marks == answer.marks and _all_same(gold.parts, answer.parts, rules)
 
 
 def _all_same(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> bool:
@@ -150,30 +119,26 @@ def _all_same(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> b
 
 def _same_items(gold: Sequence[Shape], answer: Sequence[Shape], rules: Rules) -> bool:
     """Compare items in any order, each as often on both sides."""
-    if len(gold) != len(answer):
-        return False
-    left, others = list(answer), []
-    for item in gold:  # equal texts first: one item may equal several
-        exact = next((other for other in left if key(other.text) == key(item.text)), None)
-        others.append(item) if exact is None else left.remove(exact)
-    for item in others:
+    left, texts = list(answer), {key(other.text) for other in answer}
+    for item in sorted(gold, key=lambda one: key(one.text) not in texts):  # equal texts first
+        left.sort(key=lambda other: key(other.text) != key(item.text))
         match = next((other for other in left if _same(item, other, rules)), None)
         if match is None:
             return False
         left.remove(match)
-    return True
+    return not left
 
 
 def _names(shape: Shape) -> list[str]:
     return [key(part.parts[0].text) for part in shape.parts if part.kind == "equation"]
 
 
-def _point(shape: Shape) -> tuple[Shape, ...]:
+def _point(shape: Shape) -> Sequence[Shape]:
     """Return the parts of a point, where `y = 1, x = 2` is (2, 1)."""
     names = _names(shape)
     if len(names) < len(shape.parts) or not set(names) <= set("xyz"):
         return shape.parts
-    return tuple(sorted(shape.parts, key=lambda part: key(part.parts[0].text)))
+    return sorted(shape.parts, key=lambda part: key(part.parts[0].text))
 
 
 # ---- equations
@@ -187,51 +152,43 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> bool:
         golds, answers = (side.values() if side.kind == "equation" else (side,) for side in (gold, answer))
         return any(_same(one, other, rules) for one in golds for other in answers)
     if len(gold.parts) + len(answer.parts) > 4:
-        first, other = gold.parts[0].text, answer.parts[0].text  # the same name, or one that names nothing: 2 + 3 = 5
+        first, other = gold.parts[0].text, answer.parts[0].text  # x, or 2 + 3
         is_of_one = key(first) == key(other) or is_numeric(first) or is_numeric(other)
         both_name = is_of_one and gold.names_a_value() and answer.names_a_value()
         return both_name and _same(gold.parts[-1], answer.parts[-1], rules)
-    if gold.names_a_value() and _same_name(gold.parts[0].text, answer.parts[0].text):
+    name, other = gold.parts[0].text, answer.parts[0].text
+    # one may leave out a word: m and m_{\\max}, not m_{\\min}
+    spellings = (name, other), (_DESCRIPTION.sub("", name), other), (name, _DESCRIPTION.sub("", other))
+    if gold.names_a_value() and any(same_value(*pair, Rules()) for pair in spellings):
         return _same(gold.parts[1], answer.parts[1], rules)
     one, two = (tree_of(f"({side.parts[0].text})-({side.parts[1].text})") for side in (gold, answer))
     return one is not None and two is not None and _has_constant_ratio(one, two)
 
 
-def _same_name(gold: str, answer: str) -> bool:
-    r"""Compare two names, of which one may leave out a word: `m` and `m_{\max}`, not `m_{\min}`."""
-    pairs = (gold, answer), (_DESCRIPTION.sub("", gold), answer), (gold, _DESCRIPTION.sub("", answer))
-    return any(same_value(*pair, Rules()) for pair in pairs)
-
-
 def _has_constant_ratio(gold: Tree, answer: Tree) -> bool:
-    """Return whether one difference of sides is a multiple of the other; a tolerance would hide small terms."""
-    ratios, firsts = [], []
+    """Return whether one difference of sides is an exact multiple of the other."""
+    seen: list[tuple[Value, Value, int]] = []
     for point, kind in points(names_in(gold, answer)):
         try:
-            (first, second), precision = evaluate(gold, answer, point=point, kind=kind)
+            (first, second), precision = values.evaluate(gold, answer, point=point, kind=kind)
         except TooLarge:
             return False
         except Undefined:
             continue
         if not first or not second:
             return False
-        with computing(precision):
-            ratios.append((divided(first, second), precision))
-        firsts.append((first, precision))
-    differ = [
-        any(not close(values[0][0], value, min(values[0][1], precision)) for value, precision in values[1:])
-        for values in (firsts, ratios)
-    ]
+        with values.computing(precision):
+            seen.append((first, values.inexact(first) / values.inexact(second), precision))
+    differ = [any(not values.close(seen[0][at], one[at], min(seen[0][2], one[2])) for one in seen[1:]) for at in (0, 1)]
     return differ == [True, False]  # where nothing was varied, 1 = 0 is not 2 = 0
 
 
 # ---- sets of real numbers: intervals, unions, differences, inequalities of one unknown
 
 RealSet: TypeAlias = tuple[list[Value], Callable[[Value], bool]]
-"""Its ends, and a test of membership: two sets are equal when they agree on all their ends and between them."""
-_BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
+"""Its ends, and a test of membership: equal sets agree on all ends and between them."""
+_BITS = 600  # of an end, so that a number computed in two ways is one
 _TESTS = {"<": operator.lt, ">": operator.gt, "\\le": operator.le, "\\ge": operator.ge, "\\ne": operator.ne}
-_INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
 _REALS = ("\\mathbb{R}", "(-\\infty,\\infty)", "(-\\infty,+\\infty)")
 
 
@@ -241,7 +198,7 @@ def _same_set(gold: Shape, answer: Shape) -> bool:
     if all(names) and names[0] != names[1]:
         return False
     try:
-        with computing(PRECISION):
+        with values.computing(values.PRECISION):
             return _agree(_set_of(gold), _set_of(answer))
     except (TooLarge, Undefined):
         return False
@@ -286,7 +243,7 @@ def _set_of(shape: Shape) -> RealSet:
         trees = [tree_of(part.text) for part in parts]
         return _combine(all, (_relation(*relation) for relation in zip(trees, marks, trees[1:], strict=False)))
     if shape.kind == "list" and len(_unknowns(shape)) <= 1:
-        # values that are excluded always are; two bounds that hold everywhere are meant together, as x > 2, x < 5
+        # two bounds that together are no bound are meant at once, as x > 2, x < 5
         excluded = [_set_of(part) for part in parts if "\\ne" in part.marks]
         bounds = [_set_of(part) for part in parts if "\\ne" not in part.marks]
         are_together = len(bounds) == 2 and _agree(_combine(any, bounds), ([], lambda x: True))
@@ -308,16 +265,16 @@ def _combine(test: Callable[[Iterable[bool]], bool], sets: Iterable[RealSet]) ->
 def _number(text: str) -> Value:
     """Return a real number, or an infinity."""
     tree = tree_of(text)
-    if tree in _INFINITE:
-        return _INFINITE[tree]
-    if tree is None or not is_numeric(text) or MP.im(value := inexact(evaluate(tree)[0][0])) != 0:
+    if tree in INFINITE:
+        return INFINITE[tree]
+    if tree is None or not is_numeric(text) or MP.im(value := values.inexact(values.evaluate(tree)[0][0])) != 0:
         raise Undefined("no real number")
     with MP.workprec(_BITS):
         return +MP.re(value)
 
 
 def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
-    """Solve `left mark right`, where that is linear in one unknown or in the size of such a thing."""
+    """Solve `left mark right`, where it is linear in one unknown or its size."""
     if left is None or right is None or len(symbols := names_in(left, right).symbols) != 1:
         raise Undefined("not one unknown")
     for inside, other, is_left in ((left, right, True), (right, left, False)):
@@ -326,7 +283,7 @@ def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet:
             test = all if mark == "\\ne" or (mark in ("<", "\\le")) == is_left else any
             return _combine(test, (_relation(*(side if is_left else side[::-1])) for side in sides))
     difference, (name,) = ("add", left, ("neg", right)), symbols
-    at = [inexact(evaluate(difference, known={name: Fraction(x)})[0][0]) for x in (0, 1, 2, 5)]
+    at = [values.inexact(values.evaluate(difference, known={name: Fraction(x)})[0][0]) for x in (0, 1, 2, 5)]
     slope, noise = at[1] - at[0], MP.ldexp(max(map(abs, at)) + 1, -_BITS)
     is_line = all(abs(at[n] - at[0] - x * slope) <= noise for n, x in ((2, 2), (3, 5)))
     if any(MP.im(value) != 0 for value in at) or abs(slope) < MP.ldexp(1, -_BITS) or not is_line:

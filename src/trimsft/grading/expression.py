@@ -53,7 +53,7 @@ _PLAIN_FRACTION = re.compile(r"\\frac(?:\{\d+\}|\d)(?:\{\d+\}|\d)")
 _DEGREE: Tree = ("div", ("sym", "\\pi"), ("num", Fraction(180)))
 _STOPS = r"+ - * / ^ _ ! ' | = < > : ; , % & ) ] } \} \rfloor \rceil \cdot \times \over \choose"
 _NO_FACTOR = {"", *_STOPS.split()}
-"""Tokens that cannot begin the second factor of a product without a sign; the empty one is the end."""
+"""Tokens that cannot begin a factor without a sign; the empty one is the end."""
 
 
 def read(text: str) -> Tree:
@@ -70,32 +70,26 @@ def read(text: str) -> Tree:
     return tree
 
 
-def _tokens_of(text: str) -> list[str]:
-    """Return tokens without spacing; runs of letters are cut into function names and single letters."""
-    tokens: list[str] = []
-    for match in _TOKEN.finditer(text):
-        token = match.group()
-        if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
-            raise Unreadable("too many digits")
-        if token in _FUNCTIONS:
-            tokens.append("\\" + token)
-        elif token in _WORDS:
-            tokens.append(_WORDS[token])
-        elif token.isalpha():
-            tokens.extend(token)
-        elif not token.isspace() and not token.startswith(("np.", "math.")):
-            tokens.append(token)
-        if len(tokens) > MAX_TOKENS:
-            raise Unreadable("too many tokens")
-    return tokens
-
-
 class _Reader:
     """Read by recursive descent; `MAX_DEPTH` of `clean` keeps the recursion shallow."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _tokens_of(text)
         self.at = 0
+        self.tokens: list[str] = []  # without spacing; other letters than of functions stand alone
+        for match in _TOKEN.finditer(text):
+            token = match.group()
+            if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
+                raise Unreadable("too many digits")
+            if token in _FUNCTIONS:
+                self.tokens.append("\\" + token)
+            elif token in _WORDS:
+                self.tokens.append(_WORDS[token])
+            elif token.isalpha():
+                self.tokens.extend(token)
+            elif not token.isspace() and not token.startswith(("np.", "math.")):
+                self.tokens.append(token)
+            if len(self.tokens) > MAX_TOKENS:
+                raise Unreadable("too many tokens")
 
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead
@@ -109,7 +103,7 @@ class _Reader:
         return token
 
     def fraction(self) -> Tree:
-        r"""Read all of a group: a sum, or two of them with `\over` or `\choose` in between."""
+        r"""Read a sum, or two of them with `\over` or `\choose` in between."""
         above = self.sum()
         if self.peek() not in ("\\over", "\\choose"):
             return above
@@ -169,7 +163,7 @@ class _Reader:
         return tree
 
     def argument(self) -> Tree:
-        """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
+        """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}."""
         return self.signed(self.atom) if self.peek() == "-" else self.atom()  # x^-2, as code writes it
 
     def digit(self) -> Tree:

@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from trimsft import own_code
@@ -48,13 +48,11 @@ class Grader:
             raise ValueError(f"kind={kind!r}: expected 'strict' or 'qwen'")
         self.kind = kind
         self.name, self.version = (scorer.name, scorer.version) if scorer else (kind, GRADER_VERSION)
-        """What grades are recorded with: those by another name or version do not compare."""
         self.uses_rules = scorer is None
         self._scorer = scorer
         self._slow: Counter[str] = Counter()  # responses by pattern
         self._status = lru_cache(_CACHE_SIZE)(self._decide)
-        self.ignored_rules: set[str] = set()
-        """Fields of `Rules` that problems declared and this kind of grader has no use for."""
+        self.ignored_rules: set[str] = set()  # that problems declared and this kind has no use for
 
     def grade(self, response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """Return the verdict on one response; of several golds any will do."""
@@ -72,22 +70,22 @@ class Grader:
         if answer is None:
             return Grade(False, "truncated" if truncated else "no_answer", None)
         statuses = [self._status(one, answer, rules) for one in golds]
-        is_correct = "correct" in statuses
-        return Grade(is_correct, "correct" if is_correct else statuses[0], answer)
+        status = "correct" if "correct" in statuses else statuses[0]
+        return Grade(status == "correct", status, answer)
 
     def grade_many(self, items: Iterable[Item]) -> list[Grade]:
         """Return the verdicts on many, in order."""
         return [self.grade(response, gold, rules, truncated=truncated) for response, gold, rules, truncated in items]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
-        """Return whether two answers count as one vote: each must be correct when the other is the gold."""
+        """Return whether two answers are one vote: each is correct when the other is the gold."""
         if self._scorer is not None:
             return same_text(a, b)
         rules = self._applicable(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
     def _applicable(self, rules: Rules) -> Rules:
-        """Return the rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
+        """Return the rules that apply: the lenient grader notes what it leaves out."""
         if self.kind == "strict":
             return rules
         names = ("multiple", "tolerance", "absolute", "unit")
@@ -95,7 +93,7 @@ class Grader:
         return Rules(grading=rules.grading, choices=rules.choices)
 
     def _answer(self, response: str, golds: tuple[str, ...], rules: Rules, truncated: bool) -> str | None:
-        """Return the answer as the model wrote it; raise `TimeoutError` where a pattern takes too long to find it."""
+        """Return the answer as written; raise `TimeoutError` where a pattern takes too long."""
         grading = rules.grading
         if grading.kind == "choice":
             return stated_choice(response, rules.choices)
@@ -103,16 +101,15 @@ class Grader:
             return stated_text(response, truncated)
         if grading.pattern is not None:
             answer = self._find(grading.pattern, response)
-            is_lenient = self.kind == "qwen" and grading.is_mathematics
-            return qwen.strip(answer) if answer and is_lenient else answer
+            return qwen.strip(answer) if answer and self.kind == "qwen" and grading.is_mathematics else answer
         if self.kind == "qwen":
             return qwen.extract_answer(response)
         several = rules.multiple or any("," in gold and shape_of(clean(gold)).kind == "list" for gold in golds)
         return extract_answer(response, several)
 
     def _find(self, pattern: str, response: str) -> str | None:
-        """Return what the one group of a pattern holds where it matches last and holds something."""
-        import regex  # type: ignore[import-untyped]  # of the extra [eval], which a report of grades does without
+        """Return what the group of a pattern holds where it last holds something."""
+        import regex  # type: ignore[import-untyped]  # of the extra [eval]
 
         answer = ""
         try:
@@ -129,41 +126,39 @@ class Grader:
 
     def _decide(self, gold: str, answer: str, rules: Rules) -> Status:
         try:
-            verdict = self._verdict(gold, answer, rules)
+            return self._compare(gold, answer, rules)
         except Exception as error:  # whatever a model has written, the other answers are graded
             ended = f"{answer[:200]!r} against {gold[:200]!r} ended in {type(error).__name__}: {one_line(error)}"
             warnings.warn(f"grading: {ended}. It counts as unparsable; please report it", stacklevel=2)
-            verdict = None
-        return "unparsable" if verdict is None else "correct" if verdict else "wrong"
+            return "unparsable"
 
-    def _verdict(self, gold: str, answer: str, rules: Rules) -> bool | None:
-        """Return whether an answer is the gold by the rules of docs/grading.md; None where it cannot be read."""
-        if not rules.grading.is_mathematics:
-            if rules.grading.kind == "choice" and (len(answer) != 1 or answer not in LETTERS):
-                return None
-            return same_text(gold, answer, rules.grading.ignore_case)
+    def _compare(self, gold: str, answer: str, rules: Rules) -> Status:
+        """Return the verdict by the rules of docs/grading.md."""
+        grading = rules.grading
+        if grading.kind == "choice" and answer not in tuple(LETTERS):
+            return "unparsable"
+        if not grading.is_mathematics:
+            return "correct" if same_text(gold, answer, grading.ignore_case) else "wrong"
         if self.kind == "strict" and gold.strip() == answer.strip():
-            return True
+            return "correct"
         if is_too_complex(answer) or is_too_complex(gold):
-            return None
+            return "unparsable"
         cleaned = clean(answer)
         if self.kind == "qwen":
             is_equal = qwen.math_equal(answer, qwen.strip(qwen.strip(gold)))
         else:
             is_equal = bool(cleaned) and compare(clean(gold), cleaned, rules)
-        return is_equal or (False if is_readable(cleaned) else None)
+        return "correct" if is_equal else "wrong" if is_readable(cleaned) else "unparsable"
 
 
 def grade(
     response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False, grader: Grader | None = None
 ) -> Grade:
-    """Return the verdict on one response, by `grader` or by one that the process shares."""
-    return (grader or _shared_grader()).grade(response, gold, rules, truncated=truncated)
+    """Return the verdict on one response, by `grader` or a shared one."""
+    return (grader or _SHARED).grade(response, gold, rules, truncated=truncated)
 
 
-@cache
-def _shared_grader() -> Grader:
-    return Grader()
+_SHARED = Grader()
 
 
 # ---- scorers of users
@@ -171,12 +166,12 @@ def _shared_grader() -> Grader:
 
 @dataclass(frozen=True)
 class Scorer:
-    """A user's function of a response and its gold, in place of all rules; `version` follows from the code of its file.
+    """A user's function in place of all rules; `version` follows from the code of its file.
 
     def score(response: str, gold: str) -> bool: ...
     def score(response: str, gold: str) -> tuple[bool, str | None]: ...    # and the answer, by which samples vote
 
-    It runs in this process, without limits of time or memory: it is the user's own code, and never that of a file.
+    It runs in this process, without limits: it is the user's own code, and never that of a file.
     """
 
     name: str
@@ -184,14 +179,14 @@ class Scorer:
     function: Callable[[str, str], Any]
 
     def grade(self, response: str, gold: str, truncated: bool) -> Grade:
-        """Return the function's verdict; what it raises, or returns by mistake, ends the grading in one line."""
+        """Return the function's verdict; what it raises ends the grading in one line."""
         try:
             said = self.function(response, gold)
         except Exception as error:
             where = f"on the response {response[:80]!r} to the gold {gold[:80]!r}"
             raise TrimSFTError(f"{self.name} failed {where} ({type(error).__name__}: {one_line(error)})") from error
         correct, answer = said if isinstance(said, tuple) and len(said) == 2 else (said, response.strip())
-        is_verdict = isinstance(correct, Hashable) and correct in (0, 1)  # numpy's True is hashable, an array is not
+        is_verdict = isinstance(correct, Hashable) and correct in (0, 1)  # numpy's True is, too
         if not is_verdict or not isinstance(answer, str | None) or (correct and answer is None):
             returns = "True or False, or a pair of that and the answer (a text, or None where that is False)"
             raise TrimSFTError(f"{self.name} must return {returns}, got {said!r:.200}")
@@ -201,7 +196,7 @@ class Scorer:
 
 
 def load_scorer(name: str) -> Scorer:
-    """Load the function of that name, from the current folder or an installed package; this runs its module."""
+    """Load the function of that name; this runs its module."""
     own_code.require_reference(name, field="grader", example="my_module:score")
     function = own_code.load_attribute(name, field="grader")
     try:

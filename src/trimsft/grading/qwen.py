@@ -1,11 +1,8 @@
 r"""Grade by the lenient rules behind published figures, for comparison only: `kind="qwen"`.
 
 Written from what the public evaluation of Qwen2.5-Math does, which many papers report with, and run side by side with
-it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also after division or multiplication by
-100, so 50 is 0.5 and 10001 is 10000; commas within numbers go, so 1,2 is 12; the brackets of a pair do not matter, so
-(2,5) is [2,5); units, percent signs and "x=" go away; of a list that is no number, the first item alone decides.
-Two steps are not repeated: text is never handed to an evaluator of Python code, and symbolic equality is decided by
-this package's evaluator in place of sympy.
+it: docs/grading.md has the rules and the counts. Two steps are not repeated: text is never handed to an evaluator of
+Python code, and symbolic equality is decided by this package's evaluator in place of sympy.
 
     >>> extract_answer("The final answer is $x=5$. I hope it is correct.")
     '5'
@@ -13,25 +10,20 @@ this package's evaluator in place of sympy.
 
 import math
 import re
+from itertools import chain
 
 from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
 from trimsft.grading.single_values import same_value, tree_of
-from trimsft.grading.units import NUMBERS, closes_at
+from trimsft.grading.units import HARNESS_UNITS, NUMBERS, closes_at
 from trimsft.grading.values import names_in
 
 RELATIVE = 1e-4
-
 _TAIL = 20_000
 _NUMBER = re.compile(r"-?\d*\.?\d+")
-_UNITS = """
-acre am apple are bc by cc cm coin cube cubic day dm deg degree east excess feet ft gain gal gallon gm hectare hour hr
-inch inche increase kg km kmh kmph lb less liter litre loss lt man mark men meter metre mile min minute mm month more
-mph mt mtr number ohm per percent pie pm profit pure ratio rise rounds rs rupee sec second soldier sq square st th
-tile toy unit way west woman women yard year yr
-"""
-_UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(_UNITS.split(), key=len, reverse=True)) + r")s?(?!\w)")
+_UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(HARNESS_UNITS, key=len, reverse=True)) + r")s?(?!\w)")
+_SHORT_NAME = re.compile(r"\A[^=]{0,2}=(?=[^=]*\Z)")
 _NAMED = re.compile(r"[xyz](?:=|\\in(?![A-Za-z])|\\to(?![A-Za-z]))")
 _LETTER = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
 _PI = re.compile(r"\\pi(?![A-Za-z])")
@@ -47,7 +39,7 @@ _RESPELLED = (
 
 
 def extract_answer(response: str) -> str | None:
-    """Return Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
+    """Return Minerva's closing sentence, the last box, what follows "answer is", or the last number."""
     tail = response[-_TAIL:]
     _, box, rest = tail.rpartition("boxed")
     words = next((words for words in ("he answer is", "final answer is") if words in tail), None)
@@ -86,9 +78,7 @@ def strip(text: str) -> str:
     text = re.sub(r"\\mbox\{[^{}]*\}", "", text.replace("and", "").replace("\\mathbf", ""))
     text = text if "i" in text else text.replace("j", "i")
     text = re.sub(r"^\.", "0.", re.sub(r"(\d)\.0*(?=\D|$)", r"\1", text))
-    sides = text.split("=")
-    text = sides[1] if len(sides) == 2 and len(sides[0]) <= 2 else text
-    return re.sub(r"\\sqrt(\w+)", r"\\sqrt{\1}", text).replace(" ", "") or original
+    return re.sub(r"\\sqrt(\w+)", r"\\sqrt{\1}", _SHORT_NAME.sub("", text)).replace(" ", "") or original
 
 
 def math_equal(answer: str, gold: str) -> bool:
@@ -102,18 +92,15 @@ def math_equal(answer: str, gold: str) -> bool:
         return any(math.isclose(numbers[0], numbers[1] * by, rel_tol=RELATIVE) for by in (0.01, 1.0, 100.0))
     if not answer:
         return False
-    if _same_but_brackets(answer, gold) or _same_parts(answer, gold):
+    # but for braces, parentheses, and square brackets unless they face parentheses
+    sides = answer, gold
+    if {"[]": "(", "()": "["}.get(answer[0] + answer[-1], gold[:1]) != gold[:1]:
+        sides = answer.strip("[]()"), gold.strip("[]()")
+    bare = [re.sub(r"[{}()]", "", text).lower() for text in sides]
+    if bare[0] == bare[1] or _same_parts(answer, gold) or _symbolic(answer, gold):
         return True
-    sides = [text.split("=") for text in (answer, gold)]
-    if len(sides[0]) == 2 == len(sides[1]):  # two equations whose sides differ by the same, up to the sign
-        first, second = (f"{left}-({right})" for left, right in sides)
-        if _symbolic(first, second) or _symbolic(f"-({first})", second):
-            return True
-    elif {len(side) for side in sides} == {1, 2}:  # a short name before a value goes
-        values = [side[1] if len(side) == 2 and len(side[0]) <= 2 else "=".join(side) for side in sides]
-        if values != [answer, gold] and math_equal(*values):
-            return True
-    return _symbolic(answer, gold)
+    values = [_SHORT_NAME.sub("", text) for text in (answer, gold)]
+    return ("=" in answer) != ("=" in gold) and values != [answer, gold] and math_equal(*values)
 
 
 def _number(text: str) -> float | None:
@@ -123,49 +110,40 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _same_but_brackets(answer: str, gold: str) -> bool:
-    """Compare texts but for braces, parentheses, and square brackets unless they face parentheses."""
-    brackets, other = answer[0] + answer[-1], gold[:1]
-    if (brackets == "[]" and other != "(") or (brackets == "()" and other != "["):
-        answer, gold = answer.strip("[]()"), gold.strip("[]()")
-    first, second = (re.sub(r"[{}()]", "", text).lower() for text in (answer, gold))
-    return first == second
-
-
 def _same_parts(answer: str, gold: str) -> bool:
-    """Compare pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
+    """Compare pairs, tuples and intervals by element, matrices by cell."""
     if _PAIR.match(answer) and _PAIR.match(gold):
-        pieces = [text[1:-1].split(",") for text in (answer, gold)]
-        if pieces[0] == [answer[1:-1]] and pieces[1] == [gold[1:-1]]:
+        rows = [[text[1:-1].split(",")] for text in (answer, gold)]
+        if len(rows[0][0]) == len(rows[1][0]) == 1:
             return False  # one element each: the same question again
     elif (first := _MATRIX.fullmatch(answer)) and (second := _MATRIX.fullmatch(gold)):
-        rows = [[row for row in side[1].split("\\\\") if row] for side in (first, second)]
-        if [row.count("&") for row in rows[0]] != [row.count("&") for row in rows[1]]:
-            return False
-        pieces = [[cell for row in side for cell in row.split("&")] for side in rows]
+        rows = [[row.split("&") for row in side[1].split("\\\\") if row] for side in (first, second)]
     else:
         return False
-    same_length = len(pieces[0]) == len(pieces[1])
-    return same_length and all(math_equal(a.strip(), b.strip()) for a, b in zip(*pieces, strict=True))
+    if [len(row) for row in rows[0]] != [len(row) for row in rows[1]]:
+        return False
+    pairs = zip(chain(*rows[0]), chain(*rows[1]), strict=True)
+    return all(math_equal(one.strip(), other.strip()) for one, other in pairs)
 
 
 def _symbolic(answer: str, gold: str) -> bool:
-    """Compare what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
-    firsts = []
+    """Compare what stands before the first comma; a tuple there equals nothing."""
+    sides = []
     for text in (answer, gold):
         whole = text.replace(",", "")
-        firsts.append(whole if _number(whole) is not None else split_outside(text, {","})[0][0])
-    if any("," in text for text in firsts):
+        first = whole if _number(whole) is not None else split_outside(text, {","})[0][0]
+        if "," in first:
+            return False
+        # their parser reads an upright letter as a plain one, and \pi as a letter, not as 3.14
+        cleaned = _PI.sub(r"\\pi_{0}", _LETTER.sub(r" \1", clean(first)))
+        sides.append(split_outside(cleaned, _RELATIONS)[0])
+    counts = [len(side) for side in sides]
+    if counts == [1, 1]:
+        return _same_expression(sides[0][0], sides[1][0])
+    if counts != [2, 2]:
         return False
-    # their parser reads an upright letter as a plain one, and \pi as a letter, not as 3.14
-    firsts = [_PI.sub(r"\\pi_{0}", _LETTER.sub(r" \1", clean(text))) for text in firsts]
-    sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
-    if len(sides[0]) != len(sides[1]):
-        return False
-    if len(sides[0]) == 2:
-        first, second = (f"({left})-({right})" for left, right in sides)
-        return _same_expression(first, second) or _same_expression(f"-({first})", second)
-    return _same_expression(firsts[0], firsts[1])
+    first, second = (f"({left})-({right})" for left, right in sides)
+    return _same_expression(first, second) or _same_expression(f"-({first})", second)
 
 
 def _same_expression(answer: str, gold: str) -> bool:

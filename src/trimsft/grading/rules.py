@@ -19,9 +19,8 @@ from trimsft.options import unknown_name
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 GradingKind = Literal["math", "exact", "choice", "regex"]
 GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-GRADER_VERSION = "9"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "10"  # raised whenever a grade may change; scores carry it
 LETTERS = "ABCDEFGHIJ"  # of choices
-EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
 
@@ -56,8 +55,22 @@ class Grading:
         for name, is_used in (("pattern", is_regex), ("compare", is_regex), ("ignore_case", is_text)):
             if not is_used and getattr(self, name) != getattr(Grading, name):
                 raise UsageError(f"has no effect on grading {self.kind!r}", field=name, value=getattr(self, name))
-        if is_regex:
-            _check_pattern(self.pattern)
+        if not is_regex:
+            return
+        if self.pattern is None:
+            example = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
+            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {example!r}")
+        import regex  # type: ignore[import-untyped]
+
+        try:
+            groups = regex.compile(self.pattern).groups
+        except (regex.error, RecursionError, OverflowError) as error:
+            raise UsageError(
+                f"is no regular expression ({one_line(error)})", field="pattern", value=self.pattern
+            ) from None
+        if groups != 1:
+            problem = f"must have one group (...), which holds the answer, and has {groups}"
+            raise UsageError(problem, field="pattern", value=self.pattern, hint="write (?:...) for others")
 
     @property
     def is_mathematics(self) -> bool:
@@ -69,31 +82,15 @@ class Grading:
         return f"{self.kind}{how}{' without case' if self.ignore_case else ''}"
 
 
-def _check_pattern(pattern: str | None) -> None:
-    """Refuse a pattern that cannot be used; whether it is slow is seen where it is used."""
-    import regex  # type: ignore[import-untyped]
-
-    if pattern is None:
-        raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
-    try:
-        groups = regex.compile(pattern).groups
-    except (regex.error, RecursionError, OverflowError) as error:
-        problem = f"is no regular expression ({one_line(error)})"
-        raise UsageError(problem, field="pattern", value=pattern) from None
-    if groups != 1:
-        problem = f"must have one group (...), which holds the answer, and has {groups}"
-        raise UsageError(problem, field="pattern", value=pattern, hint="write (?:...) for others")
-
-
 @dataclass(frozen=True)
 class Rules:
     """Grading options of one problem; the default suits MATH, AMC, AIME and GSM8K."""
 
     multiple: bool = False
-    """The gold is several values, in any order; boxes that follow each other count as one list."""
+    """The gold is several values, in any order; boxes in a row count as one list."""
     tolerance: float | None = None
-    """Relative tolerance between numbers, unless both are written as integers; None: see `DECIMAL_TOLERANCE`."""
-    absolute: float | None = None  # absolute tolerance between numbers: the `error` column of OlympiadBench
+    """Relative, between numbers that are not both integers; None: see `DECIMAL_TOLERANCE`."""
+    absolute: float | None = None  # tolerance: the `error` column of OlympiadBench
     unit: str | None = None
     """Unit of the gold where the gold itself has none; an answer may carry it, but no other."""
     grading: Grading = Grading()

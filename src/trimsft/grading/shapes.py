@@ -29,9 +29,9 @@ _NO_NAME = re.compile(
 )
 """What makes of a letter another value: minus x, a function of x, the size of x."""
 LETTER = re.compile(r"\s*(?!\\infty)(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*")
-_LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
+_LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set
 _WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
-_CHAIN = Rules(tolerance=0.01)  # for the parts of a chain, where x = 1/3 = 0.33 is no contradiction
+_CHAIN = Rules(tolerance=0.01)  # in a chain, as x = 1/3 = 0.33
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Shape:
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
-    """Brackets of `brackets`, what stands between the parts of equation, inequality and union, columns of `matrix`."""
+    """Brackets, columns of a matrix, or what stands between the parts."""
 
     # ---- equations
 
     def names_a_value(self) -> bool:
-        r"""Return whether an equation only gives a value its name: x = 5, f(x) = ..., \frac{NO}{BO} = ..., a chain."""
+        r"""Return whether an equation only names a value: x = 5, f(x) = ..., \frac{NO}{BO} = ..."""
         if len(self.parts) > 2:
             return is_numeric(self.parts[0].text) or _may_name(self.parts[0].text)
         side, value = self.parts
@@ -63,7 +63,7 @@ class Shape:
         return fits and _may_name(name) and not is_numeric(name)  # a circle's number has its value
 
     def values(self) -> tuple[Shape, ...]:
-        """Return what an equation says its value is: one part, several spellings of one value, or nothing."""
+        """Return what an equation says its value is: one part, several spellings, or nothing."""
         last = self.parts[-1]
         if LETTER.fullmatch(last.text) and is_numeric(split_unit(self.parts[-2].text)[0]):  # 5 = x, 2 + 3 = 5 = x
             before = Shape("equation", self.text, self.parts[:-1], self.marks[:-1])
@@ -73,14 +73,14 @@ class Shape:
         return self.parts[::-1] if self.is_true() else ()
 
     def is_true(self) -> bool:
-        """Return whether an equation holds whatever its letters are: 80 + 150 = 230, n^2 + n = n(n+1), 1/3 = 0.33."""
+        """Return whether an equation always holds: 80 + 150 = 230, n^2 + n = n(n+1), 1/3 = 0.33."""
         texts = [part.text for part in self.parts]
         if "\\to" in self.marks or len(set(texts)) == 1 or any(part.kind != "leaf" for part in self.parts):
             return False
         return all(same_leaf(one, other, Rules()) or rounds_to(one, other) for one, other in pairwise(texts))
 
     def contradicts_itself(self) -> bool:
-        """Return whether a chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
+        """Return whether a chain, which is no working, states two numbers: x = 5 = 3."""
         if any(_WORKING.search(part.text) for part in self.parts):
             return False
         values = [split_unit(part.text) for part in self.parts]
@@ -115,7 +115,7 @@ _IF = re.compile(r"\s*(?=\\text\s*\{\s*,?\s*(?:if|for|when)(?![A-Za-z]))")
 
 
 def readings(text: str) -> list[str]:
-    """Return the texts to try: 1,000 is a number, then a list, as a comma groups thousands or separates."""
+    """Return the texts to try: 1,000 is a number, then a list."""
     grouped = _GROUPED.sub(lambda m: m.group().replace(",", ""), text)
     if grouped == text or _ZEROS_FIRST.search(text):  # no list has an item like 080
         return [grouped]
@@ -161,7 +161,7 @@ def shape_of(text: str) -> Shape:
 
 
 def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
-    """Return the pieces between separators that stand outside all brackets, and the separators met."""
+    """Return the pieces between separators outside all brackets, and the separators met."""
     if not any(separator in text for separator in separators):
         return [text.strip()], []
     pieces, met = [], []

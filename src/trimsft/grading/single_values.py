@@ -1,7 +1,6 @@
 r"""Compare two single values: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(x+1)`, `36 km/h` and `10 m/s`."""
 
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -9,7 +8,7 @@ from trimsft.grading.clean import key
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
 from trimsft.grading.units import PERCENT, name_of_words, split_unit, unit_of
-from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, names_in, one_comparison
+from trimsft.grading.values import MP, Names, TooLarge, Undefined, close, evaluate, names_in
 
 # ---- words
 
@@ -21,7 +20,7 @@ _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 
 
 def word_of(text: str) -> str | None:
-    r"""Return the word that an answer is, in lower case: `\text{Even}` and `even`; None for mathematics."""
+    r"""Return the word that an answer is, in lower case; None for mathematics."""
     text = text.strip()
     if _FUNCTION.match(text):
         return None
@@ -56,7 +55,7 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
         if None in words and max(map(len, bare)) > 1:
             bare = [side.lower() for side in bare]
         return (words[0] or bare[0]) == (words[1] or bare[1])
-    if None in (_RATE.search(gold), _RATE.search(answer)):  # dollars are an answer to how many dollars per pound
+    if None in (_RATE.search(gold), _RATE.search(answer)):  # dollars answer dollars per pound
         gold, answer = _RATE.sub(r"\1}", gold), _RATE.sub(r"\1}", answer)
     if (measured := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # which no product with m is
         answer = measured[1]
@@ -76,19 +75,21 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool:
 
 
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool:
-    """Compare `50%` and 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
+    """Compare `50%` and 0.5; a missing sign is forgiven above 1, where no ratio is meant."""
     gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
-    number = number_of(gold)
-    is_forgiven = number is not None and (abs(number) > 1 or rules.unit is not None)
-    if (is_forgiven or (gold_is and answer_is)) and same_value(gold, answer, rules):
-        return True
     if gold_is and answer_is:
-        return False
-    scaled = Rules(tolerance=rules.tolerance)  # an absolute tolerance is in percent points
-    return same_value(f"({gold})/100", answer, scaled) if gold_is else same_value(gold, f"({answer})/100", scaled)
+        return same_value(gold, answer, rules)
+    number = number_of(gold)
+    if number is not None and (abs(number) > 1 or rules.unit is not None) and same_value(gold, answer, rules):
+        return True
+    sides = (f"({gold})/100", answer) if gold_is else (gold, f"({answer})/100")
+    return same_value(*sides, Rules(tolerance=rules.tolerance))  # an absolute tolerance is in percent points
 
 
 # ---- values
+
+INFINITE = {("sym", "\\infty"): MP.inf, ("neg", ("sym", "\\infty")): -MP.inf}
+"""The two infinities, which are no numbers to compute with."""
 
 
 @lru_cache(maxsize=20_000)
@@ -100,14 +101,12 @@ def tree_of(text: str) -> Tree | None:
         return None
 
 
-@lru_cache(maxsize=20_000)
 def number_of(text: str) -> Fraction | None:
     """Return the exact rational value, where there is one."""
     if not is_numeric(text):
         return None
     try:
-        with one_comparison():  # what is cached must not depend on what was compared before
-            (value,), _ = evaluate(read(text))
+        (value,), _ = evaluate(read(text))
     except (TooLarge, Undefined):
         return None
     return value if isinstance(value, Fraction) else None
@@ -120,14 +119,14 @@ def is_numeric(text: str) -> bool:
 
 
 def same_value(gold: str, answer: str, rules: Rules) -> bool:
-    """Return whether two expressions have the same value, within the tolerance that their notation allows."""
+    """Return whether two expressions have one value, within what their notation allows."""
     if key(gold) == key(answer):
         return True
     trees = tree_of(gold), tree_of(answer)
     if trees[0] is None or trees[1] is None:
         return False
     if "\\infty" in names_in(trees[0], trees[1]).symbols:
-        return _infinite(trees[0]) == _infinite(trees[1]) != 0
+        return trees[0] == trees[1] and trees[0] in INFINITE
     return agree(trees[0], trees[1], _tolerance(gold, answer, rules), rules.absolute or 0.0)
 
 
@@ -139,13 +138,6 @@ def rounds_to(exact: str, decimal: str) -> bool:
     return agree(tree, rounded, absolute=float(rounded[2])) and agree(tree, rounded, relative=0.01)  # 0.8 is not 3/4
 
 
-def _infinite(tree: Tree) -> int:
-    """Return 1 and -1 for the two infinities, 0 for all else: infinity is no number to compute with."""
-    if tree[0] == "neg":
-        return -_infinite(tree[1])
-    return int(tree == ("sym", "\\infty"))
-
-
 # ---- tolerance
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
@@ -153,7 +145,7 @@ _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
 
 
 def _tolerance(gold: str, answer: str, rules: Rules) -> float:
-    """Return the relative tolerance between a rounded decimal and an exact value, 0 between all others."""
+    """Return the tolerance between a rounded decimal and an exact value, 0 between others."""
     if all(_INTEGER.fullmatch(side.strip()) for side in (gold, answer)):
         return 0.0
     if rules.tolerance is not None:
@@ -161,10 +153,9 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     texts = sorted((gold, answer), key=lambda side: _DECIMAL.search(side) is not None)
     if [_DECIMAL.search(side) is None for side in texts] != [True, False]:
         return 0.0
-    exact, decimal = map(tree_of, texts)
-    number = number_of(texts[0])
+    decimal, number = tree_of(texts[1]), number_of(texts[0])
     is_integer = number is not None and number.denominator == 1
-    is_rounded = exact is not None and decimal is not None and not names_in(decimal).calls  # sin 1.1 is meant as it is
+    is_rounded = decimal is not None and not names_in(decimal).calls  # sin 1.1 is meant as it is
     return DECIMAL_TOLERANCE if is_rounded and not is_integer else 0.0
 
 
@@ -173,25 +164,23 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
 _COUNTING = {"factorial", "binom", "gcd", "lcm"}
 _DISCRETE = _COUNTING | {"floor", "ceil"}
 _REALS = set("xyzt")
-"""By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
+"""By custom no integers: their floor is tried between integers too."""
 
 
-def points(names: Names) -> Iterator[tuple[int, str]]:
-    """Yield sample points: where symbols are counts, only integers; else positive reals, then any sign."""
+def points(names: Names) -> list[tuple[int, str]]:
+    """Return sample points: integers where symbols are counts, else positive, then any sign."""
     if not names.has_unknowns:
-        yield 0, "positive"
-    elif names.calls & _DISCRETE:
-        yield from ((point, "integer") for point in range(40))
-        if not names.calls & _COUNTING and names.symbols <= _REALS:
-            yield from ((point, "positive") for point in range(4))
-    else:
-        yield from ((point, kind) for kind in ("positive", "mixed") for point in range(2))
+        return [(0, "positive")]
+    if names.calls & _DISCRETE:
+        between = 0 if names.calls & _COUNTING or names.symbols - _REALS else 4
+        return [(point, kind) for kind, most in (("integer", 40), ("positive", between)) for point in range(most)]
+    return [(point, kind) for kind in ("positive", "mixed") for point in range(2)]
 
 
 def agree(gold: Tree, answer: Tree, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    """Return whether two trees agree at all sample points where both have a value, and at one at least."""
+    """Return whether two trees agree wherever both have a value, and at one point at least."""
     names, is_defined = names_in(gold, answer), False
-    if names.has_unknowns:  # a tolerance would hide small terms: 1000000x + 0.9 is not 1000000x + 1/3
+    if names.has_unknowns:  # a tolerance would hide small terms
         relative = absolute = 0.0
     for point, kind in points(names):
         try:

@@ -8,9 +8,8 @@ r"""Read units at the end of a value: products of physical units, money, and wha
     ('(5)*1000000', Unit(factor=Fraction(1, 1), dimensions=frozenset({('dollar', 1)})))
 
 A unit is a factor and powers of base units, so that 36 km/h is 10 m/s; what is merely counted ("apples") is a base
-unit of its own. A unit may be missing on either side, but two of different dimensions make an answer wrong. The table,
-units.txt, is our own: a units library reads `c`, `e`, `k` and `G` as constants, knows neither dollars nor apples, and
-computes towers of powers.
+unit of its own. A unit may be missing on either side, but two of different dimensions make an answer wrong. The table
+is units.txt: a units library reads `c`, `e` and `k` as constants, and knows neither dollars nor apples.
 """
 
 import math
@@ -26,7 +25,12 @@ class Unit:
     """A factor and powers of base units."""
 
     factor: Fraction
-    dimensions: frozenset[tuple[str, int]]
+    dimensions: frozenset[tuple[str, int]] = frozenset()
+
+    @classmethod
+    def named(cls, name: str, power: int = 1) -> "Unit":
+        """Return a base unit, or a power of it."""
+        return cls(Fraction(1), frozenset({(name, power)}))
 
     def times(self, other: "Unit", power: int = 1) -> "Unit":
         """Return the product with a power of another unit."""
@@ -37,16 +41,18 @@ class Unit:
         return Unit(self.factor * other.factor**power, dimensions)
 
 
-ONE = Unit(Fraction(1), frozenset())
-PERCENT = Unit(Fraction(1), frozenset({("%", 1)}))
-DEGREE = Unit(Fraction(1), frozenset({("degree", 1)}))
+ONE = Unit(Fraction(1))
+PERCENT = Unit.named("%")
+DEGREE = Unit.named("degree")
 
 # ---- a unit in text
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<power>\^\s*\{?\s*(-?\d)\s*\}?)|(?P<over>/|per(?![A-Za-z]))|(?P<times>\\cdot|\\times|\*|·)"
-    r"|(?P<open>\()|(?P<close>\))|(?P<word>[A-Za-zµΩÅ°¢\u4e00-\u9fff]+|%)\.?)\s*"
+_FACTOR = re.compile(
+    r"(?:\\cdot|\\times|[*·])?\s*(?:(square|sq|cubic|cu)\b\.?\s*)?([A-Za-zµΩÅ°¢\u4e00-\u9fff]+|%)\.?"
+    r"(?:\s*\^\s*\{?\s*(-?\d)\s*\}?|\s*\b(squared|cubed)\b)?\s*",
+    re.IGNORECASE,
 )
+_OVER = re.compile(r"/|\bper\b")
 _FLATTENED = (
     (re.compile(r"\\text\s*\{"), " {"),
     (re.compile(r"\\mu(?![A-Za-z])\s*\{?\s*"), " µ"),
@@ -60,8 +66,7 @@ _FLATTENED = (
     (re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE), r" \1m "),
     (re.compile(r"(?<!\^)\{(?!\s*-?\d)|(?<![\d\s])\s*\}|\}(?=\s*[\^/\\A-Za-z({µΩ]|\s*$)"), " "),
 )
-_BEFORE = {"square": 2, "sq": 2, "Square": 2, "cubic": 3, "cu": 3, "Cubic": 3}
-_AFTER = {"squared": "2", "cubed": "3"}
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 NEEDS_SPACE = set("KACFTHSMGB")  # 70K is no temperature, 5M no concentration: 70 K, 5 M are
 _NEVER_FACTORS = "cm mm km kg ft yd lb lbs oz hr hrs sec secs min mins yr mph kph kmh kmph deg dm kWh am pm in ml"
 _BARE_SYMBOLS = set(_NEVER_FACTORS.split())
@@ -71,44 +76,26 @@ def unit_of(text: str) -> Unit | None:
     """Return the unit that a text is, None for anything else."""
     for pattern, flat in _FLATTENED:
         text = pattern.sub(flat, text)
-    try:
-        return _product(text.strip(), UNITS) if text.strip() else None
-    except ValueError:
-        return None
+    return _product(text, UNITS) if text.strip() else None
 
 
-def _product(text: str, units: dict[str, Unit]) -> Unit:
+def _product(text: str, units: dict[str, Unit]) -> Unit | None:
     """Multiply units; all that follows a slash is below it, as in J/mol K."""
-    total, last, sign, power, at = ONE, None, 1, 1, 0
-    opened: list[int] = []  # the signs outside the brackets that are open
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise ValueError(text)
-        at = token.end()
-        kind, word = token.lastgroup, (token["word"] or "")
-        raised = token[2] or _AFTER.get(word)
-        if raised and last is not None:
-            total, last = total.times(last, int(raised) - 1), None
-        elif word in _BEFORE and power == 1:
-            power = _BEFORE[word]
-        elif word and not raised:
-            lowered = word.lower()
-            may_lower = len(word) > 2 or lowered in _BARE_SYMBOLS
-            if (unit := units.get(word) or (units.get(lowered) if may_lower else None)) is None:
-                raise ValueError(text)
-            last, power = ONE.times(unit, sign * power), 1
-            total = total.times(last)
-        elif kind == "over":
-            sign, last = -opened[-1] if opened else -1, None
-        elif kind == "open":
-            opened.append(sign)
-        elif kind == "close" and opened:
-            sign, last = opened.pop(), None
-        elif kind != "times" or last is None:
-            raise ValueError(text)
-    if opened or power != 1:
-        raise ValueError(text)
+    total, sign = ONE, 1
+    for part in _OVER.split(text):
+        inside, at = part.strip(" ()"), 0
+        if part.count("(") != part.count(")"):
+            return None
+        while at < len(inside):
+            factor = _FACTOR.match(inside, at)
+            word = factor[2] if factor else ""
+            may_lower = len(word) > 2 or word.lower() in _BARE_SYMBOLS
+            unit = units.get(word) or (units.get(word.lower()) if may_lower else None)
+            if factor is None or unit is None:
+                return None
+            power = factor[3] or _POWERS.get((factor[1] or factor[4] or "").lower(), 1)
+            total, at = total.times(unit, sign * int(power)), factor.end()
+        sign = -1
     return total
 
 
@@ -116,7 +103,9 @@ def _product(text: str, units: dict[str, Unit]) -> Unit:
 
 _LINE = re.compile(r"(.*) \| (.*) \|\s*([\d/]*)\s*(.*)")
 _PARTS = Path(__file__).with_name("units.txt").read_text("utf-8").split("\n\n")
-_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _CHANGING = (part.splitlines()[1:] for part in _PARTS)
+_SECTIONS = (part.splitlines()[1:] for part in _PARTS)
+_PREFIXES, _WITH_PREFIXES, _WITHOUT, _CHINESE, _POWERS_OF_TEN, (_ONES, _TENS), _CHANGING, _QWEN = _SECTIONS
+HARNESS_UNITS = " ".join(_QWEN).split()
 
 
 def _read_table() -> dict[str, Unit]:
@@ -125,32 +114,24 @@ def _read_table() -> dict[str, Unit]:
     for line in (*_WITH_PREFIXES, *_WITHOUT):
         symbols, words, factor, definition = _LINE.findall(line)[0]
         spelled = [word + ending for word in words.split() for ending in ("", "s")]
-        unit = _product(definition, units) if definition else Unit(Fraction(1), frozenset({(spelled[0], 1)}))
-        unit = unit.times(Unit(Fraction(factor or 1), frozenset()))
-        for name in [*symbols.split(), *spelled]:  # a minute is no milli-inch
-            units[name] = units.get(name, unit) if line in _WITH_PREFIXES else unit
-        for *signs, word, power in map(str.split, _PREFIXES) if line in _WITH_PREFIXES else ():
-            scaled = unit.times(Unit(Fraction(10) ** int(power), frozenset()))
-            for name in [sign + symbol for sign in signs for symbol in symbols.split()] + [
-                word + one for one in spelled
-            ]:
+        unit = (_product(definition, units) if definition else None) or Unit.named(spelled[0])
+        unit = unit.times(Unit(Fraction(factor or 1)))
+        if line in _WITHOUT:  # a minute is no milli-inch
+            units |= dict.fromkeys([*symbols.split(), *spelled], unit)
+            continue
+        for *signs, word, power in [["", "", "0"], *map(str.split, _PREFIXES)]:
+            scaled = unit.times(Unit(Fraction(10) ** int(power)))
+            names = [sign + symbol for sign in signs for symbol in symbols.split()]
+            for name in [*names, *(word + one for one in spelled)]:
                 units.setdefault(name, scaled)
-    return units | {name: _product(unit, units) for name, unit in map(str.split, _CHINESE)}
+    return units | {name: _product(unit, units) or ONE for name, unit in map(str.split, _CHINESE)}
 
 
 UNITS = _read_table()
 
 # ---- numbers in words, and what is counted
 
-SCALES = {
-    "dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-    "百万": 10**6, "千万": 10**7, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8,
-}  # fmt: skip
-_ONES = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-nineteen
-"""
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SCALES = {word: 10 ** int(power) for word, power in map(str.split, _POWERS_OF_TEN)} | {"dozen": 12}
 NUMBERS = {word: value for value, word in enumerate(_ONES.split())}
 for _ten, _word in enumerate(_TENS.split(), 2):
     NUMBERS[_word] = 10 * _ten
@@ -163,17 +144,17 @@ _LETTERS, _CHINESE_WORD = re.compile("[A-Za-z]+"), re.compile("[\u4e00-\u9fff]+"
 
 
 def _counted(words: str, power: int = 1) -> Unit | None:
-    """Return what is counted, as a unit of its own: `red apples`; None where words change how much a value says."""
+    """Return what is counted, as a unit: `red apples`; None where words change a value."""
     if unit := unit_of(words):
         return ONE.times(unit, power)
     if _CHINESE_WORD.fullmatch(words):
-        return None if _CHANGES_A_VALUE & set(words) else Unit(Fraction(1), frozenset({(words, power)}))
+        return None if _CHANGES_A_VALUE & set(words) else Unit.named(words, power)
     lowered = _LETTERS.findall(words.lower())
     if not _PROSE.fullmatch(words.strip()) or max(map(len, lowered)) < 3 or lowered[-1] in ("of", "from"):
         return None  # two letters that are no known unit may be factors
     if _CHANGES_A_VALUE & set(lowered) or any(map(_PART.search, lowered)):
         return None
-    return Unit(Fraction(1), frozenset({(name_of_words(words), power)}))
+    return Unit.named(name_of_words(words), power)
 
 
 def name_of_words(words: str) -> str:
@@ -183,7 +164,7 @@ def name_of_words(words: str) -> str:
 
 
 def closes_at(text: str, brackets: str) -> int:
-    """Return where the bracket that a text begins with is closed; -1 where it never is."""
+    """Return where the first bracket of a text is closed; -1 where it never is."""
     depth = 0
     for at, char in enumerate(text):
         depth += (char == brackets[0]) - (char == brackets[1])
@@ -215,19 +196,18 @@ _SCALED = re.compile(
 _ONE_NUMBER = re.compile(
     r"[+-]?\s*(?:\d+(?:\.\d+)?|\.\d+|\d+\s*/\s*\d+|(?:\d+\s*)?\\frac\s*(?:\{\d+\}|\d)\s*(?:\{\d+\}|\d))"
 )
-_LOOK = 120
+_LOOK = 120  # characters at the end of a text
 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:
     """Return the value without its unit, and the unit; None for no unit."""
-    tail = text[-_LOOK:]
-    head = text[: len(text) - len(tail)]
-    if match := _ORDINAL.search(tail):
-        return head + tail[: match.start()], None
-    if (match := _SCALED.search(tail)) and (result := _scaled(head + tail[: match.start()].rstrip(), match)):
-        return result
-    for match in _START.finditer(tail):
-        value = head + tail[: match.start()].rstrip()
+    first = max(0, len(text) - _LOOK)
+    if ordinal := _ORDINAL.search(text, first):
+        return text[: ordinal.start()], None
+    if (match := _SCALED.search(text, first)) and (scaled := _scaled(text[: match.start()].rstrip(), match)):
+        return scaled
+    for match in _START.finditer(text, first):
+        value = text[: match.start()].rstrip()
         if value and value[-1] not in "+-*/=^_(,{|:" and (unit := _tail_unit(value, match)):
             if unit in (DEGREE, PERCENT):  # of each term: 30° + 45°
                 value = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\?%", "", value)
@@ -237,38 +217,30 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
 
 def _tail_unit(value: str, start: re.Match[str]) -> Unit | None:
     """Return the unit that a text is from a match on, after a value."""
-    rest, is_bare = start.string[start.start() :], start.group()[0].isalpha()
-    words = rest.strip(" .")
-    if is_bare:  # spelled words, and symbols that are not taken for factors
-        letters = _LETTERS.findall(rest)
-        may_stand = _BARE_RATIO.fullmatch(words) or all(len(w) > 2 or w in _BARE_SYMBOLS for w in letters)
-        if not may_stand or not re.search(r"(?:[\d})]|\\pi)$", value):
+    rest = start.string[start.start() :]
+    words, is_spaced = rest.strip(" ."), start.string[start.start() - 1].isspace()
+    if rest[0].isalpha():  # spelled words, and symbols that are not taken for factors
+        may_stand = all(len(word) > 2 or word in _BARE_SYMBOLS for word in _LETTERS.findall(rest))
+        if not (may_stand or _BARE_RATIO.fullmatch(words)) or not re.search(r"(?:[\d})]|\\pi)$", value):
             return None
-    if start.group().startswith("^") and _TRIGONOMETRY.search(value):
+        is_noun = is_spaced and _NOUNS.fullmatch(words) and _ONE_NUMBER.fullmatch(value)
+        return unit_of(rest) or (_counted(words) if is_noun or not rest.isascii() else None)
+    if rest[0] == "^" and _TRIGONOMETRY.search(value):
         return None  # sin 30 degrees is a number
-    spaced = start.start() > 0 and start.string[start.start() - 1].isspace()
     letter = re.match(r"\\text\s*\{(\s*)([A-Z])[\s.]*\}", rest)
-    if letter and letter[2] in NEEDS_SPACE and not (spaced or letter[1]):
+    if letter and letter[2] in NEEDS_SPACE and not (is_spaced or letter[1]):
         return None
-    if (unit := unit_of(rest)) is not None:
-        return unit
-    if is_bare and not rest.isascii():
-        return _counted(words)
-    if is_bare:
-        return _counted(words) if spaced and _NOUNS.fullmatch(words) and _ONE_NUMBER.fullmatch(value) else None
     text = _ONE_TEXT.fullmatch(rest)
-    return _counted(text[1], int(text[2] or 1)) if text else None
+    return unit_of(rest) or (_counted(text[1], int(text[2] or 1)) if text else None)
 
 
 def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
-    """Split `5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
-    words, rest = match.groups()
-    if words + (rest or "") in UNITS:  # 千克 is one unit
-        return None
+    """Split `5` and `hundred thousand dollars`: a value, scales, and a known unit or none."""
+    words, rest = match[1], match[2] or ""
     unit = _counted(rest) if rest else ONE
     # a scale means all of a number, of a fraction, or of what stands in brackets
     is_one = _ONE_NUMBER.fullmatch(value) or (value[:1] == "(" and closes_at(value, "()") == len(value) - 1)
-    if unit is None or not is_one:
+    if unit is None or not is_one or words + rest in UNITS:  # 千克 is one unit
         return None
     scale = math.prod(SCALES[word] for word in words.lower().split())
     return f"({value})*{scale}", unit if unit.dimensions else None

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,7 +34,7 @@ _MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
-FUEL = 40_000  # elementary operations allowed per comparison of two answers; large rationals cost more
+FUEL = 40_000  # operations per comparison of two answers; large rationals cost more
 _FUEL_LEFT: ContextVar[list[int]] = ContextVar("left")
 
 
@@ -55,7 +55,7 @@ def computing(precision: int) -> Iterator[None]:
 
 @contextmanager
 def one_comparison() -> Iterator[None]:
-    """Bound all evaluations of a comparison together, whatever lists and sample points there are."""
+    """Bound all evaluations of a comparison together."""
     token = _FUEL_LEFT.set([FUEL])
     try:
         yield
@@ -95,9 +95,7 @@ class _Evaluation:
     known: Mapping[str, Fraction]  # values of letters
     is_exact: bool = True
     reach: int = 0  # largest binary exponent seen, of either sign
-
-    def __post_init__(self) -> None:
-        self.fuel = _FUEL_LEFT.get([FUEL])
+    fuel: list[int] = field(default_factory=lambda: _FUEL_LEFT.get([FUEL]))
 
     def __call__(self, tree: Tree) -> Value:
         try:
@@ -119,28 +117,28 @@ class _Evaluation:
         if name in _REWRITTEN:
             return self._value(_REWRITTEN[name](*tree[2:]))
         arguments = [self._value(child) for child in tree[1:] if isinstance(child, tuple)]
-        self._burn(arguments, kind == "call" or (kind == "pow" and not _is_integer(arguments[1])))
+        is_transcendental = kind == "call" or (kind == "pow" and not _is_integer(arguments[1]))
+        bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
+        self.fuel[0] -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
+        if self.fuel[0] < 0:
+            raise TooLarge("too many operations")
         self._note(*arguments)
         if kind == "fn":
             digits = self.precision // 7  # half of them
             return self._random(name + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
-        value = _OPERATIONS[name](*arguments)
+        is_exact = all(map(_exact, arguments))
+        is_whole = is_exact or name in ("pow", "root")  # a power knows how exact its exponent is
+        value = _OPERATIONS[name](*(arguments if is_whole else map(inexact, arguments)))
         if not _exact(value) and not MP.isfinite(value):
             raise Undefined("not finite")
         if value and _size(value) > MAX_BITS:
             raise TooLarge("more digits than are kept")
-        self.is_exact &= _exact(value) and all(map(_exact, arguments))
+        self.is_exact &= _exact(value) and is_exact
         if kind in ("mul", "div", "pow"):
             self._note(value)  # no zero is left over here: what is small is meant
         value = _without_residue(value)
         self._note(value)
         return value
-
-    def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
-        bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
-        self.fuel[0] -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
-        if self.fuel[0] < 0:
-            raise TooLarge("too many operations")
 
     def _note(self, *values: Value) -> None:
         """Note how far from 1 the sizes of values are."""
@@ -175,7 +173,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _size(value: Value) -> int:
-    """Return how many bits a number that is not 0 has, or how far its exponent is from 0."""
+    """Return how many bits a number has, or how far its exponent is from 0."""
     parts = (value.numerator, value.denominator) if _exact(value) else ()
     return max(part.bit_length() for part in parts) if parts else abs(int(MP.mag(value)))
 
@@ -186,7 +184,7 @@ def inexact(value: Value) -> Value:
 
 
 def _without_residue(value: Value) -> Value:
-    """Return the integer where rounding alone is between a value and it: 0 for sin(pi), 3 for log_2 8."""
+    """Return the integer that a value is but for rounding: 0 for sin(pi), 3 for log_2 8."""
     if _exact(value):
         return value
     if (imaginary := MP.im(value)) != 0:
@@ -200,12 +198,12 @@ def _without_residue(value: Value) -> Value:
 
 
 def _rounding() -> Value:
-    """Return how far apart rounding may set numbers of size 1: half of the bits, as the others may be lost."""
+    """Return how far apart rounding may set numbers of size 1: half of the bits."""
     return MP.ldexp(1, -MP.prec // 2 - _GUARD)
 
 
 def close(first: Value, second: Value, precision: int, relative: float = 0.0, absolute: float = 0.0) -> bool:
-    """Return whether two values are equal, relative to their size unless an absolute tolerance was asked for."""
+    """Return whether two values are equal, relative to their size or within `absolute`."""
     if _exact(first) and _exact(second):
         allowed = max(Fraction(repr(relative)) * max(abs(first), abs(second)), Fraction(repr(absolute)))
         return bool(abs(first - second) <= allowed)
@@ -216,15 +214,6 @@ def close(first: Value, second: Value, precision: int, relative: float = 0.0, ab
 
 
 # ---- operations and functions
-
-
-def _either(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Apply a function to exact numbers where all are, else to inexact ones."""
-
-    def apply(*values: Value) -> Value:
-        return function(*(values if all(map(_exact, values)) else map(inexact, values)))
-
-    return apply
 
 
 def _power(base: Value, exponent: Value) -> Value:
@@ -264,30 +253,27 @@ def _integers(function: Callable[..., int], most: float = math.inf) -> Callable[
     return apply
 
 
-divided = _either(operator.truediv)
 _REAL = {"sin": MP.sin, "cos": MP.cos, "arcsin": MP.asin, "arccos": MP.acos, "arctan": MP.atan}
+_REAL |= {"sinh": MP.sinh, "cosh": MP.cosh}
 _OPERATIONS: dict[str, Callable[..., Value]] = {
-    "add": _either(lambda *values: functools.reduce(operator.add, values)),
-    "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
+    "add": lambda *values: functools.reduce(operator.add, values),
+    "neg": operator.neg, "mul": operator.mul, "div": operator.truediv, "pow": _power,
     **{name: lambda v, function=function: function(inexact(v)) for name, function in _REAL.items()},
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
-    "sqrt": lambda v: _power(v, Fraction(1, 2)), "root": lambda v, degree: _power(v, divided(Fraction(1), degree)),
+    "sqrt": lambda v: _power(v, Fraction(1, 2)), "root": lambda v, degree: _power(v, 1 / degree),
     "abs": abs, "floor": _floor,
     "factorial": _integers(math.factorial, MAX_FACTORIAL), "binom": _integers(math.comb, MAX_FACTORIAL),
     "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
-    "max": _either(lambda *values: max(values)), "min": _either(lambda *values: min(values)),
+    "max": lambda *values: max(values), "min": lambda *values: min(values),
 }  # fmt: skip
 
 
-_E, _HALF = ("sym", "e"), ("num", Fraction(1, 2))
 _REWRITTEN: dict[str, Callable[[Tree], Tree]] = {
     "tan": lambda x: ("div", ("call", "sin", x), ("call", "cos", x)),
     "cot": lambda x: ("div", ("call", "cos", x), ("call", "sin", x)),
     "sec": lambda x: ("pow", ("call", "cos", x), ("num", Fraction(-1))),
     "csc": lambda x: ("pow", ("call", "sin", x), ("num", Fraction(-1))),
-    "exp": lambda x: ("pow", _E, x),
-    "sinh": lambda x: ("mul", _HALF, ("add", ("pow", _E, x), ("neg", ("pow", _E, ("neg", x))))),
-    "cosh": lambda x: ("mul", _HALF, ("add", ("pow", _E, x), ("pow", _E, ("neg", x)))),
+    "exp": lambda x: ("pow", ("sym", "e"), x),
     "tanh": lambda x: ("div", ("call", "sinh", x), ("call", "cosh", x)),
     "ceil": lambda x: ("neg", ("call", "floor", ("neg", x))),
 }

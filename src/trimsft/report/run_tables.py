@@ -13,15 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trimsft.objectives import AutoTrim, Objective
+from trimsft.objectives import PAPER_OBJECTIVES, Objective
+from trimsft.objectives.paper import Setting
 from trimsft.report import figures
 from trimsft.report.runs import Run, checked_parameters
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Cell, Table, Value, rounded, to_csv, to_markdown
-from trimsft.tokens.statistics import REGIONS, by_category, confidence, diagnose, movement, objectives_of
+from trimsft.tokens.statistics import category_intervals, confidence, diagnose, objective_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]
@@ -42,7 +41,8 @@ def write_analysis(
         objectives: names of others beside the paper's and AutoTrim; one's own are loaded.
     """
     values = checked_parameters(parameters or {})
-    weighing = {**objectives_of(values, objectives), "auto-trim": AutoTrim()}
+    names = dict.fromkeys([*PAPER_OBJECTIVES, *objectives, "auto-trim"])
+    weighing = {name: objective_of(name, values) for name in names}
     trained = {run.label: run.objective for run in runs}
     tables = {run.label: run.table for run in runs if run.table}  # and it is not empty
     written: dict[str, Table] = {}
@@ -85,7 +85,11 @@ def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figu
 def token_tables(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> dict[str, Table]:
     """Return by name the tables that show runs side by side."""
     base = next(iter(tables))
-    categories = [row_of({"run": run}, one) for run, table in tables.items() for one in by_category(table, **band)]
+    categories: list[dict[str, Value]] = [
+        {"run": run, "category": name, **{column.removesuffix("_percent"): one.value for column, one in kind.items()}}
+        for run, table in tables.items()
+        for name, kind in category_intervals(table, Setting(**band)).items()
+    ]
     title = f"Token categories of every run, TrimSFT with {band_text(band)}, in percent"
     shown = {
         "confidence": confidence_table(tables, band),
@@ -96,10 +100,6 @@ def token_tables(tables: Tables, weighing: Mapping[str, Objective], band: Band) 
     if others:
         note = f"Of other tokens than {base}, or after other prompts, so not to be compared with it: "
         shown = {name: replace(one, notes=(f"{note}{', '.join(others)}.",)) for name, one in shown.items()}
-    same = [run for run in tables if run != base and run not in others]
-    if moved := [row_of({"run": run}, movement(tables[base], tables[run], **band)) for run in same]:
-        title = f"Where tokens moved from {base}, in percent by gap, {band_text(band)}; changes of nll and gap"
-        shown["movement"] = table_of(title, moved)
     return shown
 
 
@@ -129,9 +129,6 @@ def row_of(first: Mapping[str, Value], statistic: Any) -> dict[str, Value]:
         stem = name.removesuffix("_percent")
         if isinstance(value, dict):
             row |= {f"{stem}_{key}".removeprefix("regions_"): one for key, one in value.items()}
-        elif isinstance(value, np.ndarray):  # of tokens from a region of gaps to another
-            for (was, now), share in np.ndenumerate(value):
-                row[f"{REGIONS[was]}_to_{REGIONS[now]}"] = float(share)
         else:
             row[stem] = value
     return row

@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 
 CATEGORIES = ("numeric", "symbol", "connector", "other")
 
-CONNECTORS = frozenset(
-    re.findall(
-        r"\w+",
-        """accordingly assume because consequently conversely hence however if implies implying let otherwise since
-        so suppose then thereby therefore thus whence""",
-    )
-)
+_WORDS = """
+accordingly assume because consequently conversely hence however if implies implying let otherwise since so suppose then
+thereby therefore thus whence
+"""
+CONNECTORS = frozenset(_WORDS.split())
 """Single words, in any case."""
 PHRASES = (
     *("as a result", "given that", "if and only if", "in other words", "it follows"),
@@ -33,16 +31,14 @@ PHRASES = (
 )
 """Several words that connect together, in any case."""
 CONNECTING_COMMANDS = frozenset({"therefore", "because"})
-LAYOUT_COMMANDS = frozenset(
-    re.findall(
-        r"\w+",
-        """text textbf textit textrm textsf texttt textnormal emph underline mbox hbox fbox item section subsection
-        paragraph label tag ref eqref cite caption footnote quad qquad hspace vspace hfill vfill newline linebreak
-        newpage noindent par phantom hphantom vphantom smallskip medskip bigskip displaystyle textstyle scriptstyle
-        limits nolimits nonumber notag hline cline centering includegraphics url href""",
-    )
-)
-"""Commands that set text or leave room; every other one belongs to mathematics, `\\boxed` included."""
+_LAYOUT = """
+text textbf textit textrm textsf texttt textnormal emph underline mbox hbox fbox item section subsection paragraph label
+tag ref eqref cite caption footnote quad qquad hspace vspace hfill vfill newline linebreak newpage noindent par phantom
+hphantom vphantom smallskip medskip bigskip displaystyle textstyle scriptstyle limits nolimits nonumber notag hline
+cline centering includegraphics url href
+"""
+LAYOUT_COMMANDS = frozenset(_LAYOUT.split())
+"""Commands that set text or leave room; every other one is mathematics, `\\boxed` included."""
 
 _OTHER, _SYMBOL, _CONNECTOR, _NUMERIC = range(4)  # the larger one wins within a token
 _INDEX = np.array([CATEGORIES.index(name) for name in ("other", "symbol", "connector", "numeric")], dtype=np.int8)
@@ -90,7 +86,7 @@ def categorise(texts: Sequence[str]) -> NDArray[np.int8]:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Return the bytes of a token, <0xE2> among them; a special token is no part of what stands around it."""
+    """Return the bytes of a token, <0xE2> among them; a special token parts what stands around it."""
     if text.startswith("<0x") and _BYTES.fullmatch(text):
         return bytes.fromhex(text.replace("<0x", "").replace(">", ""))
     is_special = text[:1] in ("<", "[") and _SPECIAL.fullmatch(text)

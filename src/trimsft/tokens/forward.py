@@ -24,6 +24,7 @@ from trimsft.head.lm_head import PROBE, check_product, check_transform, has_adap
 from trimsft.head.token_statistics import token_statistics
 
 WINDOW = 256  # rows that are sorted into batches together
+Progress = Callable[[int, int], None]  # called with the rows that are done, and with all
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Batch:
     examples: list[Example]
     ids: Tensor  # [examples, longest]
     places: Tensor
-    """For each trained token, in order: where in the flattened batch the hidden state stands that predicts it."""
+    """Where in the flattened batch the hidden state stands that predicts each trained token."""
     labels: Tensor  # the trained tokens
 
 
 def make_batches(
     examples: Sequence[Example], batch_tokens: int, *, filler: int = 0, pinned: bool = False
 ) -> Iterator[Batch]:
-    """Yield rows of like length together, within `batch_tokens` when padded, but those without a trained token."""
+    """Yield rows of like length together, padded within `batch_tokens`; those with a trained token."""
     for start in range(0, len(examples), WINDOW):
         batch: list[Example] = []
         for example in sorted(examples[start : start + WINDOW], key=len):  # each new one is the longest so far
@@ -83,25 +84,20 @@ class Reader:
         self._probe = self.head.weight.new_tensor(PROBE).reshape(1, 1, -1)
 
     @torch.inference_mode()
-    def read(
-        self, examples: Sequence[Example], batch_tokens: int, on_rows: Callable[[int], None] = lambda rows: None
-    ) -> dict[str, NDArray[Any]]:
-        """Return columns of the token table with an entry for each trained token, in the order of the examples.
-
-        `on_rows` is called after each batch with how many rows have been given to the model.
-        """
+    def read(self, examples: Sequence[Example], batch_tokens: int, on_progress: Progress) -> dict[str, NDArray[Any]]:
+        """Return columns of the token table: a value for each trained token, in order of examples."""
         results: list[dict[str, Tensor]] = []
         batched: list[Example] = []
-        # another token than the model's own padding, at which some models print a warning
+        # not the model's own padding, at which some models warn
         filler = 1 if getattr(self.config, "pad_token_id", None) == 0 else 0
         on_gpu = self.device.type == "cuda"
         # kernels belong to the current device
         with torch.cuda.device(self.device) if on_gpu else nullcontext():
             for batch in make_batches(examples, batch_tokens, filler=filler, pinned=on_gpu):
-                # columns stay on the device until the end, so that no batch waits for the one before
+                # columns stay on the device, so that no batch waits for the one before
                 results.append(self._columns(batch))
                 batched += batch.examples
-                on_rows(len(batched))
+                on_progress(len(batched), len(examples))
         if not results:
             return {}
         rows = np.concatenate([np.full(len(example.trained), example.number) for example in batched])
@@ -124,7 +120,7 @@ class Reader:
             tensor.to(self.device, non_blocking=True) for tensor in (batch.ids, batch.places, batch.labels)
         )
         mask = None
-        # no token sees what stands to its right, so padding there needs no mask, and attention is faster without one
+        # no token sees padding to its right, and attention is faster without a mask
         if getattr(self.config, "use_bidirectional_attention", False):
             lengths = torch.tensor([[len(example)] for example in batch.examples])
             mask = (torch.arange(ids.shape[1]) < lengths).long().to(self.device)
@@ -136,18 +132,11 @@ class Reader:
             logit_scale=self.scale,
             softcap=self.softcap,
         )
-        assert tokens.entropy is not None and tokens.gradient_norm is not None and tokens.rank is not None
-        return {
-            "nll": tokens.nll,
-            "gap": tokens.gap,
-            "entropy": tokens.entropy,
-            "gradient_norm": tokens.gradient_norm,
-            "competitor_id": tokens.competitor.int(),
-            "rank": tokens.rank,
-        }
+        columns = {name: getattr(tokens, name) for name in ("nll", "gap", "entropy", "gradient_norm", "rank")}
+        return {**columns, "competitor_id": tokens.competitor.int()}
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Return what the model gives to its head; refuse a model whose logits are made in another way."""
+        """Return what the model gives to its head; refuse one whose logits are made in another way."""
         seen: list[Tensor] = []
         name, harm = type(self.model).__name__, "its token table would be wrong"
         with _in_place_of_the_head(self.head, seen, self._probe):
@@ -155,7 +144,7 @@ class Reader:
         if len(seen) != 1:
             problem = f"{name} uses its output embedding {len(seen)} times a pass"
             raise UsageError(problem, field="model", hint="the token table needs models that use it once")
-        if not self._is_checked:  # once: the answer has to be waited for, and does not change
+        if not self._is_checked:  # the answer has to be waited for
             try:
                 check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
                 if not is_plain(self.head):

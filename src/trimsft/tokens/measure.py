@@ -1,4 +1,4 @@
-"""`measure_tokens`: `trimsft tokens`, from settings to tables and their summaries; nothing heavy is imported before."""
+"""`measure_tokens`: from settings to tables and their summaries; nothing heavy is imported before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trimsft.tokens.table import TokenTable
 
 _FORMATS = (",", ".3f", ".2f", ".1f", ".3f", ".1f")
-Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
+Progress = Callable[[str, int, int], None]  # called with the model, rows done, and rows in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,28 +29,16 @@ class TokenSettings(RowSettings):
     """Models, rows, and how they are measured."""
 
     models: tuple[str, ...] = option(
-        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
+        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names on the hub."
     )
     sample: int | None = option(None, help="Choose this many rows at random.", least=1)
     seed: int | None = option(None, help="Seed of the random choice of rows (default: 0).", least=0)
-    out: Path | None = option(
-        None,
-        help="File or folder of the table. By default tokens.parquet in a run directory, else ./tokens-NAME.parquet.",
-    )
-    objective: str = option(
-        "trim",
-        metavar="NAME",
-        help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective.",
-    )
-    device: str = option("auto", metavar="DEVICE", help="auto (a GPU, else cpu), cpu, cuda or cuda:N.")
-    batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
-    show: int | None = option(
-        None,
-        metavar="N",
-        help="Show so many rows, trained or not and with which weights, and measure nothing.",
-        least=1,
-    )
-    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
+    out: Path | None = option(None, help="File or folder (default: the run, or ./tokens-NAME.parquet).")
+    objective: str = option("trim", metavar="NAME", help="Whose R_eff is shown: a name, or module:Name.")
+    device: str = option("auto", metavar="DEVICE", help="auto (GPU, else cpu), cpu, cuda or cuda:N.")
+    batch_tokens: int | None = option(None, help="Most tokens in a batch, with padding.", least=1)
+    show: int | None = option(None, metavar="N", help="Show so many rows, measure nothing.", least=1)
+    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table of other inputs.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,19 +55,18 @@ class TokenSettings(RowSettings):
         By default a run directory has its own and any other model's is ./tokens-NAME.parquet. `out` is a .parquet
         file or a folder for one model; for several it is a folder, with one inside for each.
         """
-        out, places = self.out, dict[str, Path]()
-        is_file = out is not None and out.suffix == ".parquet"
-        if out is not None:
-            in_the_way = any(one.is_file() for one in [out, *out.parents][is_file:])
-            if in_the_way or (is_file and (out.is_dir() or len(self.models) > 1)):
-                problem = "must be a folder, or for one model a file that ends in .parquet"
-                raise UsageError(problem, field="out", value=str(out))
+        out, places, is_alone = self.out, dict[str, Path](), len(self.models) == 1
         for model in self.models:
             run = RunDirectory(model)
-            if out is not None:
-                place = out if is_file else out / (name_of(model) if len(self.models) > 1 else "") / "tokens.parquet"
-            else:
+            if out is None:
                 place = run.tokens_path if run.is_run() else Path(f"tokens-{name_of(model)}.parquet")
+            elif out.suffix == ".parquet":
+                place = out
+            else:
+                place = out / ("" if is_alone else name_of(model)) / "tokens.parquet"
+            if place.is_dir() or (place == out and not is_alone) or any(one.is_file() for one in place.parents):
+                problem = "must be a folder, or for one model a file that ends in .parquet"
+                raise UsageError(problem, field="out", value=str(out))
             if model in places or place in places.values():
                 problem = f"{model!r} would be written to {str(place)!r}, as another one"
                 raise UsageError(problem, field="models", hint="name it once")
@@ -88,7 +75,7 @@ class TokenSettings(RowSettings):
 
 
 def name_of(model: str) -> str:
-    """Return the last part of a path (a link's own) or of a name of the hub; of RUN/model, the run's."""
+    """Return the last part of a path (a link's own) or of a hub's name; of RUN/model, the run's."""
     path = Path(model)
     path = Path(os.path.abspath(path)) if path.exists() else path  # . and .. have no name
     return path.parent.name if path.name == "model" and path.parent.name else path.name
@@ -100,13 +87,13 @@ class Summary:
 
     model: str
     path: str
-    is_new: bool  # false where it was there already, made with the same inputs
+    is_new: bool  # false where it was there already
     tokens: int
     examples: int
     mean_nll: float
     median_gap: float
-    first_choice: float  # share of the tokens that no other one has a larger logit than
-    objective: str  # whose weights the next two are about, at its defaults: for TrimSFT the paper's band
+    first_choice: float  # share of tokens that no other one has a larger logit than
+    objective: str  # whose weights the next two are about, at its defaults
     effective_ratio: float  # R_eff of the weights
     high_weight: float  # share of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
@@ -143,7 +130,7 @@ class TokenTables(Tabular):
 
 
 def preview_rows(settings: TokenSettings) -> Preview:
-    """Return rows as a training of the model would see them; `out` may name a page of HTML that shows them, too."""
+    """Return rows as a training would see them; `out` may name a page of HTML that shows them, too."""
     from trimsft.data.preview import preview
     from trimsft.runs import find_weights, write_whole
     from trimsft.tokens.write import make_encoder
@@ -160,8 +147,8 @@ def preview_rows(settings: TokenSettings) -> Preview:
     return seen
 
 
-def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
-    """Write a table for each model over the same rows; a model that is no run is rendered like the runs beside it."""
+def measure_tokens(settings: TokenSettings, *, on_progress: Progress = lambda model, done, rows: None) -> TokenTables:
+    """Write a table for each model over the same rows; what is no run is rendered like the runs."""
     from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
     from trimsft.tokens.statistics import confidence, diagnose, judge_table
     from trimsft.tokens.table import incomparable, read_token_table
@@ -175,8 +162,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
     summaries = []
     for model, place in settings.places().items():
         before = place.stat().st_mtime_ns if place.exists() else None
-        progress = partial(on_progress, name_of(model)) if on_progress is not None else None
-        write_token_table(model, rows, place, on_progress=progress, **options)
+        write_token_table(model, rows, place, on_progress=partial(on_progress, name_of(model)), **options)
         table = tables[model] = read_token_table(place)
         weighed = diagnose(table, objective, margin=MARGIN, bandwidth=BANDWIDTH)
         sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)

@@ -5,7 +5,7 @@ r"""Statistics of a token table: exact functions of its columns (appendices of t
     >>> effective_ratio(np.array([1.0, 1.0, 0.0, 0.0]))
     0.5
     >>> region_percents(np.array([-1.0, 1.5, 9.0]), np.array([1.0, 2.0, 1.0]), margin=1.5, bandwidth=0.8)
-    Regions(low=25.0, middle=50.0, high=25.0)
+    {'low': 25.0, 'middle': 50.0, 'high': 25.0}
 
 Shares are in percent; where nothing has any weight they are NaN. Intervals are of 95 % and resample examples, since the
 tokens of one are not independent. Shapes: B bins, E examples, K columns, R resamples.
@@ -28,14 +28,14 @@ from trimsft.objectives import (
     MARGIN,
     PAPER_OBJECTIVES,
     PARAMETERS,
-    BuiltinObjective,
     Objective,
     TrimSFT,
     make_objective,
+    parameters_of,
 )
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.table import TokenTable, same_tokens
+from trimsft.tokens.table import TokenTable
 
 REGIONS = ("low", "middle", "high")
 Numbers: TypeAlias = NDArray[np.int64]
@@ -49,15 +49,6 @@ def sums_by(groups: Numbers, values: NDArray[Any], count: int) -> Array:
 # ---- weights
 
 
-@dataclass(frozen=True)
-class Regions:
-    """Percent of something with a gap below, within and above margin - bandwidth to margin + bandwidth."""
-
-    low: float
-    middle: float
-    high: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
     """The weights of an objective on the tokens of one table."""
@@ -65,7 +56,7 @@ class Diagnostics:
     mean_weight: float
     effective_ratio: float
     high_weight_percent: float  # tokens with a weight above `HIGH_WEIGHT`
-    mass_percent: Regions  # where the weighted gradient lies
+    mass_percent: dict[str, float]  # of the weighted gradient, by region
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +68,11 @@ class Confidence:
     median_gap: float
     first_choice_percent: float  # tokens that no other one has a larger logit than
     mean_entropy: float
-    regions_percent: Regions  # tokens by their gap
+    regions_percent: dict[str, float]  # of the tokens
 
 
 def effective_ratio(weights: Array) -> float:
-    """Return R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where a single one does."""
+    """Return R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where one does."""
     largest = np.abs(weights).max(initial=0.0)
     if largest == 0:
         return math.nan
@@ -90,42 +81,37 @@ def effective_ratio(weights: Array) -> float:
 
 
 def region_of(gap: Array, margin: float, bandwidth: float) -> Numbers:
-    """Return 0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band and its borders, above it."""
+    """Return 0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band, borders too, above."""
     gap = gap.astype(np.float64)
     return (gap >= margin - bandwidth).astype(np.int64) + (gap > margin + bandwidth)
 
 
-def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
-    """Return the percent of the mass in each region."""
+def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> dict[str, float]:
+    """Return the percent of the mass in each of `REGIONS`."""
     with np.errstate(invalid="ignore"):
         shares = 100 * sums_by(region_of(gap, margin, bandwidth), mass, 3) / mass.sum()
-    return Regions(*shares.tolist())
+    return dict(zip(REGIONS, shares.tolist(), strict=True))
 
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
-    """Return the weight of each token of a table: by the objective's own formula, times that of the data."""
-    known = "a token table knows neither the gold token's logit nor its role and position"
+    """Return the weight of each token: by the objective's own formula, times that of the data."""
     try:
         weights: Array = weigh(objective, table.stats()).numpy().astype(np.float64) * table["data_weight"]
+        if not np.isfinite(weights).all():
+            raise ValueError("gives tokens a weight that is not finite")
     except Exception as error:  # whatever the code of others does
         problem = f"{objective!r} cannot weigh a token table ({type(error).__name__}: {one_line(error)})"
-        raise UsageError(problem, hint=known) from error
-    if not np.isfinite(weights).all():
-        raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=known)
+        hint = "a token table knows neither the gold token's logit nor its role and position"
+        raise UsageError(problem, hint=hint) from error
     return weights
 
 
-def objectives_of(parameters: Mapping[str, Any] | None = None, named: Iterable[str] = ()) -> dict[str, Objective]:
-    """Return the paper's objectives by name, with those parameters that they take, then the named ones, loaded."""
-    papers = {name: objective_of(name, parameters) for name in PAPER_OBJECTIVES}
-    return {**papers, **{name: make_objective(name) for name in named if name not in papers}}
-
-
-def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> BuiltinObjective:
-    """Return the paper's objective of that name with those of the parameters that it takes."""
-    kind, given = PAPER_OBJECTIVES[name], parameters or {}
-    taken = PARAMETERS.keys() & kind.__dataclass_fields__.keys()
-    return kind(**{key: given.get(key, PARAMETERS[key]) for key in taken})
+def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> Objective:
+    """Return the objective of that name; one of the paper's with the parameters that it takes."""
+    if name not in PAPER_OBJECTIVES:
+        return make_objective(name)
+    given = {**PARAMETERS, **(parameters or {})}
+    return make_objective(name, **{key: given[key] for key in PARAMETERS if key in parameters_of(name)})
 
 
 def diagnose(table: TokenTable, objective: Objective, *, margin: float, bandwidth: float) -> Diagnostics:
@@ -154,7 +140,7 @@ def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confide
 
 
 def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:
-    """Return R_eff of TrimSFT at each bandwidth (rows) and margin (columns), from fine bins of the gaps.
+    """Return R_eff of TrimSFT at each bandwidth (row) and margin (column), from fine bins of gaps.
 
     A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1.
     """
@@ -170,51 +156,21 @@ def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Seque
     return np.array([[ratio(margin, bandwidth) for margin in margins] for bandwidth in bandwidths])
 
 
-# ---- groups of tokens
+# ---- densities of gaps (Figure 4 of the paper)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """The columns of the paper's table of categories, and the mean nll; the percentages of a grouping sum to 100."""
+def density(values: Array, grid: Array) -> Array:
+    """Return f(x) = sum_i K((x - value_i) / h) / (N h) on a grid, K the normal density.
 
-    name: str
-    tokens: int
-    ratio_percent: float  # share of all tokens
-    mean_nll: float
-    mean_weight: float  # under TrimSFT
-    middle_percent: float  # share of the group's tokens with a gap within m - tau to m + tau
-    sft_mass_percent: float  # share of all gradient mass under SFT
-    trim_mass_percent: float  # share of all gradient mass under TrimSFT
-
-
-def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
-    """Group tokens as numeric, symbol, connector, other."""
-    sums, statistics = category_sums(table, Setting(margin, bandwidth))
-    tokens = np.bincount(table["category"], minlength=len(CATEGORIES)).tolist()
-    shares = {name: {field: sums.value(one) for field, one in fields.items()} for name, fields in statistics.items()}
-    nll = {name: sums.value(ratio(("nll", name), ("tokens", name))) for name in CATEGORIES}
-    return [
-        Group(name=name, tokens=tokens[at], mean_nll=nll[name], **shares[name]) for at, name in enumerate(CATEGORIES)
-    ]
-
-
-# ---- densities of gaps (Figure 4 of the paper), and how training moved them
-
-
-def silverman(values: Array) -> float:
-    """Return 0.9 min(s, IQR / 1.34) N^(-1/5), and something above 0 where all values are equal."""
+    h is Silverman's 0.9 min(s, IQR / 1.34) N^(-1/5), and something above 0 where all values are equal.
+    """
+    values = values.astype(np.float64)
+    if not len(values):
+        return np.zeros(len(grid))
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     low, high = np.quantile(values, [0.25, 0.75])
-    between = (high - low) / 1.34
-    width = min(spread, between) if between > 0 else spread
-    return float(0.9 * width * len(values) ** -0.2) or 0.1
-
-
-def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array:
-    """Return f(x) = sum_i K((x - value_i) / h) / (N h) on a grid, K the normal density, h by Silverman's rule."""
-    values = values.astype(np.float64)
-    width = (silverman(values) if len(values) else 1.0) if bandwidth is None else bandwidth
-    # what lies beyond the grid by more than 8 bandwidths adds nothing to it
+    width = float(0.9 * (min(spread, (high - low) / 1.34) or spread) * len(values) ** -0.2) or 0.1
+    # what lies 8 bandwidths beyond the grid adds nothing
     near = values[(values > grid[0] - 8 * width) & (values < grid[-1] + 8 * width)]
     if not len(near):
         return np.zeros(len(grid))
@@ -224,11 +180,12 @@ def density(values: Array, grid: Array, bandwidth: float | None = None) -> Array
     return densities
 
 
-def range_of(groups: Sequence[Array], lowest: float = -12.0, highest: float = 40.0) -> tuple[float, float]:
-    """Return where nearly all gaps lie: the 0.5th to the 99.5th percentile of all groups, in whole numbers.
+def range_of(groups: Sequence[Array]) -> tuple[float, float]:
+    """Return where nearly all gaps lie: the 0.5th to the 99.5th percentile, in whole numbers.
 
-    It ends at `lowest` and `highest`, unless all of it lies beyond one of them.
+    It ends at -12 and 40, unless all of it lies beyond one of them.
     """
+    lowest, highest = -12.0, 40.0
     ends = [np.quantile(values.astype(np.float64), [0.005, 0.995]) for values in groups if len(values)]
     if not ends:
         return -4.0, 8.0
@@ -236,55 +193,20 @@ def range_of(groups: Sequence[Array], lowest: float = -12.0, highest: float = 40
     return (low, high) if high <= lowest or low >= highest else (max(lowest, low), min(highest, high))
 
 
-QUANTILES = (5, 25, 50, 75, 95)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Movement:
-    """Before against after, for the same tokens."""
-
-    tokens: int
-    moved_percent: Array  # [3, 3], of all tokens: from a region (row) to a region (column), low, middle, high
-    became_first_percent: float  # tokens that are the model's first choice now and were not
-    ceased_first_percent: float  # tokens that were the model's first choice and are not now
-    mean_gap_change: float
-    gap_change: Mapping[int, float]  # percentiles of the change
-    mean_nll_change: float
-
-
-def movement(before: TokenTable, after: TokenTable, *, margin: float, bandwidth: float) -> Movement:
-    """Compare two tables, which must be about the same tokens of the same data."""
-    same_tokens({"before": before, "after": after})
-    was, now = (region_of(table["gap"], margin, bandwidth) for table in (before, after))
-    first, then = (table["rank"] == 1 for table in (before, after))
-    gap_change, nll_change = (after[name].astype(np.float64) - before[name] for name in ("gap", "nll"))
-    percentiles = np.quantile(gap_change, np.array(QUANTILES) / 100).tolist()
-    return Movement(
-        tokens=len(before),
-        moved_percent=100 * np.bincount(3 * was + now, minlength=9).reshape(3, 3) / len(before),
-        became_first_percent=100 * float(np.mean(then & ~first)),
-        ceased_first_percent=100 * float(np.mean(first & ~then)),
-        mean_gap_change=float(gap_change.mean()),
-        gap_change=dict(zip(QUANTILES, percentiles, strict=True)),
-        mean_nll_change=float(nll_change.mean()),
-    )
-
-
 # ---- intervals
 
 Intervals: TypeAlias = dict[str, Interval]
 Means: TypeAlias = Mapping[Hashable, Array]
-"""Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
+"""Means over examples of the columns of a `ByExample`, by name; [R], one for each resample."""
 Statistic: TypeAlias = Callable[[Means], Array]
 PAPER_SETTINGS = tuple(Setting(*one) for one in [(1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6)])
 """The (m, tau) of the paper's weight diagnostics."""
-PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))
-"""The (m, tau) of the paper's gradient masses."""
+PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))  # of its gradient masses
 TRIMS = ("trim", "trim-e", "trim-h")
 
 
 class ByExample:
-    """Sums of columns of numbers over the tokens of each example: every statistic is a function of their means."""
+    """Sums of columns over the tokens of each example: statistics are functions of their means."""
 
     def __init__(self, table: TokenTable, columns: Iterable[tuple[Hashable, NDArray[Any]]]) -> None:
         _, which = np.unique(table["example"], return_inverse=True)
@@ -329,7 +251,7 @@ def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETT
 
 
 def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
-    """Sum tokens; for each setting the weights of TrimSFT, their squares, and how many are high."""
+    """Sum tokens; for each setting weights of TrimSFT, their squares, and high ones."""
     columns: list[tuple[Hashable, Array]] = [("tokens", np.ones(len(table)))]
     for setting in settings:
         weights = weights_of(TrimSFT(*setting), table)
@@ -340,7 +262,7 @@ def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
 
 
 def high_weight_percent(setting: Setting) -> Statistic:
-    """Return the percent of the tokens with a high weight, of `weight_sums`."""
+    """Return the percent of tokens with a high weight, of `weight_sums`."""
     return ratio(("high", setting), "tokens", scale=100.0)
 
 
@@ -349,50 +271,39 @@ def r_eff(setting: Setting) -> Statistic:
     return lambda means: means["weight", setting] ** 2 / (means["tokens"] * means["square", setting])
 
 
-def mass_intervals(
-    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
-) -> dict[tuple[Setting, str], Intervals]:
-    """Return the percent of the gradient mass in each region, for each setting and objective."""
-    sums = mass_sums(table, settings, objectives)
+def mass_intervals(table: TokenTable) -> dict[tuple[Setting, str], Intervals]:
+    """Return the percent of the gradient mass in each region, as the paper's table has it."""
+    sums = mass_sums(table)
     return {
         (setting, name): {region: sums.interval(mass_percent(region, setting, name)) for region in REGIONS}
-        for setting in settings
-        for name in objectives
+        for setting in PAPER_MASS
+        for name in TRIMS
     }
 
 
-def mass_sums(
-    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
-) -> ByExample:
-    """Sum the gradient mass in each region, for each setting and objective."""
+def mass_sums(table: TokenTable) -> ByExample:
+    """Sum the gradient mass in each region, for TrimSFT and its halves at the paper's settings."""
     columns: list[tuple[Hashable, Array]] = []
-    for setting in settings:
+    for setting in PAPER_MASS:
         which = region_of(table["gap"], *setting)
-        for name in objectives:
+        for name in TRIMS:
             mass = weights_of(make_objective(name, **setting._asdict()), table) * table["gradient_norm"]
             columns += [((region, setting, name), mass * (which == at)) for at, region in enumerate(REGIONS)]
     return ByExample(table, columns)
 
 
 def mass_percent(region: str, setting: Setting, objective: str) -> Statistic:
-    """Return the percent of the mass that lies in a region, of `mass_sums`."""
+    """Return the percent of the mass in a region, of `mass_sums`."""
     return lambda means: (
         100 * means[region, setting, objective] / sum(means[one, setting, objective] for one in REGIONS)
     )
 
 
 def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
-    """Return the columns of `Group` for each category, but for its mean nll."""
-    sums, statistics = category_sums(table, setting)
-    return {name: {field: sums.interval(one) for field, one in fields.items()} for name, fields in statistics.items()}
-
-
-def category_sums(table: TokenTable, setting: Setting) -> tuple[ByExample, dict[str, dict[str, Statistic]]]:
-    """Sum what the columns of `Group` are made of, for each category and for all; and return how they are made."""
+    """Return the columns of the paper's table of categories, for each category."""
     weights, norm = weights_of(TrimSFT(*setting), table), table["gradient_norm"].astype(np.float64)
     values = {
         "tokens": np.ones_like(norm),
-        "nll": table["nll"],
         "weight": weights,
         "middle": region_of(table["gap"], *setting) == REGIONS.index("middle"),
         "sft_mass": norm * table["data_weight"],
@@ -400,18 +311,23 @@ def category_sums(table: TokenTable, setting: Setting) -> tuple[ByExample, dict[
     }
     groups = {"all": np.ones(len(table), dtype=bool)}
     groups |= {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
-    columns = (((what, name), column * some) for name, some in groups.items() for what, column in values.items())
+    sums = ByExample(
+        table, (((what, name), column * some) for name, some in groups.items() for what, column in values.items())
+    )
 
-    def shares(name: str) -> dict[str, Statistic]:
-        return {
-            "ratio_percent": ratio(("tokens", name), ("tokens", "all"), scale=100.0),
-            "mean_weight": ratio(("weight", name), ("tokens", name)),
-            "middle_percent": ratio(("middle", name), ("tokens", name), scale=100.0),
-            "sft_mass_percent": ratio(("sft_mass", name), ("sft_mass", "all"), scale=100.0),
-            "trim_mass_percent": ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0),
+    def percent(above: tuple[str, str], below: tuple[str, str]) -> Interval:
+        return sums.interval(ratio(above, below, scale=100.0))
+
+    return {
+        name: {
+            "ratio_percent": percent(("tokens", name), ("tokens", "all")),
+            "mean_weight": sums.interval(ratio(("weight", name), ("tokens", name))),
+            "middle_percent": percent(("middle", name), ("tokens", name)),
+            "sft_mass_percent": percent(("sft_mass", name), ("sft_mass", "all")),
+            "trim_mass_percent": percent(("trim_mass", name), ("trim_mass", "all")),
         }
-
-    return ByExample(table, columns), {name: shares(name) for name in CATEGORIES}
+        for name in CATEGORIES
+    }
 
 
 # ---- the verdict
@@ -423,26 +339,13 @@ WIDEST = 6.0  # times the paper's band
 
 
 @dataclass(frozen=True)
-class Band:
-    """A band that may be tried."""
-
-    margin: float
-    bandwidth: float
-    effective_ratio: float
-
-    @property
-    def words(self) -> str:
-        """Return the options of `trimsft train`."""
-        return f"--objective trim --margin {self.margin:g} --bandwidth {self.bandwidth:g}"
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The gaps of a token table, judged for training on its rows."""
 
     out_of_reach: float  # share of the tokens
     paper_ratio: float  # R_eff of the paper's band
-    band: Band | None
+    band: Setting | None  # one to try
+    band_ratio: float  # its R_eff
 
     @property
     def sentence(self) -> str:
@@ -457,31 +360,29 @@ class Verdict:
             end = ", which is enough."
         else:
             end = f": too few tokens; the same band {self.band.margin / MARGIN:g} times as wide has "
-            end += f"{self.band.effective_ratio:.2f}."
+            end += f"{self.band_ratio:.2f}."
         return f"The model supports this data: {reach}. {paper}{end}"
 
     def as_dict(self) -> dict[str, object]:
-        band = None if self.band is None else {"margin": self.band.margin, "bandwidth": self.band.bandwidth}
         return {
             "supported": self.out_of_reach <= 0.5,
             "out_of_reach": self.out_of_reach,
-            "band": band,
+            "band": self.band and self.band._asdict(),
             "text": self.sentence,
         }
 
 
 def judge_table(table: TokenTable) -> Verdict:
-    """Judge by the gaps alone: where most tokens are below margin - 3 bandwidths, no band gives them weight.
+    """Judge by the gaps alone: below margin - 3 bandwidths no band gives tokens weight.
 
-    Else the paper's band is widened, margin and bandwidth alike, until its R_eff is that of the paper's own models.
+    Else the paper's band is widened until its R_eff is that of the paper's own models.
     """
     gap = table["gap"].astype(np.float64)
     out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))
     wider = np.arange(1, WIDEST + 0.5, 0.5)
     ratios = np.diag(effective_ratio_grid(gap, (MARGIN * wider).tolist(), (BANDWIDTH * wider).tolist())).tolist()
-    bands = [
-        Band(round(MARGIN * at, 2), round(BANDWIDTH * at, 2), ratio)
-        for at, ratio in zip(wider.tolist(), ratios, strict=True)
-    ]
-    advised = (band for band in bands if band.effective_ratio >= ENOUGH and out_of_reach <= 0.5)
-    return Verdict(out_of_reach, bands[0].effective_ratio, next(advised, None))
+    for times, reached in zip(wider.tolist(), ratios, strict=True):
+        if reached >= ENOUGH and out_of_reach <= 0.5:
+            band = Setting(round(MARGIN * times, 2), round(BANDWIDTH * times, 2))
+            return Verdict(out_of_reach, ratios[0], band, reached)
+    return Verdict(out_of_reach, ratios[0], None, math.nan)

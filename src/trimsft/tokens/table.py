@@ -33,7 +33,7 @@ VERSION = 3  # the version of the columns and what they mean; in the metadata as
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
-        ("position", pa.int32()),  # from 0 at the first trained token of the row; masked ones in between are counted
+        ("position", pa.int32()),  # from 0 at the first trained token; masked ones between count
         ("token_id", pa.int32()),
         ("text", pa.string()),
         ("category", pa.dictionary(pa.int8(), pa.string())),
@@ -73,7 +73,7 @@ class _Metadata:
 
 @dataclass(frozen=True)
 class TokenTable:
-    """A token table in memory: numbers as arrays, texts of those examples that were read with them."""
+    """A token table in memory: numbers as arrays, texts of the examples read with them."""
 
     columns: Mapping[str, NDArray[Any]]
     """`category` as indexes into `CATEGORIES`."""
@@ -92,11 +92,10 @@ class TokenTable:
 
     def first_examples(self, most: int) -> list[int]:
         """Return the numbers of the first examples."""
-        numbers: list[int] = np.unique(self["example"])[:most].tolist()
-        return numbers
+        return list(map(int, np.unique(self["example"])[:most]))
 
     def stats(self) -> TokenStats:
-        """Return what objectives weigh; the gold logit itself is not in the table."""
+        """Return what objectives weigh, without the gold logit."""
         columns = ("nll", "gap", "entropy", "rank", "gradient_norm", "data_weight")
         known = {name: torch.from_numpy(self[name].copy()) for name in columns}
         ids = {"competitor": "competitor_id", "gold": "token_id", "row": "example"}
@@ -136,7 +135,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table]:
-    """Return how a table was made, and columns of it; whatever is damaged is said in one line."""
+    """Return how a table was made, and columns of it; damage is said in one line."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
@@ -162,41 +161,33 @@ def _read(path: Path, names: list[str] | None) -> tuple[dict[str, Any], pa.Table
 
 
 def incomparable(tables: Mapping[str, TokenTable]) -> dict[str, RunError]:
-    """Return by label why a table is not about the same tokens after the same prompts as the first one."""
-    errors = {}
-    for label, table in list(tables.items())[1:]:
-        first_label, first = next(iter(tables.items()))
-        if why := _difference(first, table):
-            problem = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}"
-            errors[label] = RunError(problem, field=why.field, hint=why.hint)
+    """Return by label why a table is not about the same tokens and prompts as the first one."""
+    errors, known = {}, list(tables.items())
+    for label, table in known[1:]:
+        first_label, first = known[0]
+        if difference := _difference(first, table):
+            problem, field, hint = difference
+            between = f"{first_label!r} and {label!r} are not about the same tokens"
+            errors[label] = RunError(f"{between}: {problem}", field=field, hint=hint)
     return errors
 
 
-def same_tokens(tables: Mapping[str, TokenTable]) -> None:
-    """Raise for tables of which nothing could be compared."""
-    for error in incomparable(tables).values():
-        raise error
-
-
-def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
-    """Return what of data, prompts or tokens two tables do not share, with the setting to blame."""
-    same = "make both with the same one"
+def _difference(one: TokenTable, other: TokenTable) -> tuple[str, str, str] | None:
+    """Return what two tables do not share, the setting to blame, and a way out."""
     has_same_tokens = all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
     lengths = ("max_length", "truncation_mode", "train_on", "completion_only_loss", "weights")
     # a maximum length that has cut no token is none
     for key in ("data", "template", "system_prompt", *(() if has_same_tokens else lengths)):
         was, now = (_setting(table.metadata, key) for table in (one, other))
         if was != now:
-            hint = "make both from the same rows" if key == "data" else same
-            return RunError(f"{key} is {shown(was)} and {shown(now)}", field=key, hint=hint)
+            hint = "make both from the same rows" if key == "data" else "make both with the same one"
+            return f"{key} is {shown(was)} and {shown(now)}", key, hint
     if not has_same_tokens:
-        counts = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"
-        return RunError(counts, field="tables", hint="compare them apart")
+        return f"{len(one):,} and {len(other):,} tokens; their tokenizers differ", "tables", "compare them apart"
     prompts = (table.metadata.get("prompts", ()) for table in (one, other))
     if any(was != now for was, now in zip(*prompts, strict=False)):
-        problem = "their chat templates make other prompts of the same problems"
         hint = "make both with template='plain'" if one.metadata.get("template") else "compare them apart"
-        return RunError(problem, field="template", hint=hint)
+        return "their chat templates make other prompts of the same problems", "template", hint
     return None
 
 
@@ -217,7 +208,7 @@ def shown(value: Any) -> str:
 
 
 def as_arrow(columns: Mapping[str, Any]) -> pa.Table:
-    """Return columns by name, as arrays or lists, as a table; `category` as indexes into `CATEGORIES`."""
+    """Return columns by name as a table; `category` as indexes into `CATEGORIES`."""
     kinds = pa.array(columns["category"], type=pa.int8())
     category = pa.DictionaryArray.from_arrays(kinds, pa.array(CATEGORIES, type=pa.string()))
     return pa.table({name: {**columns, "category": category}[name] for name in SCHEMA.names}, schema=SCHEMA)

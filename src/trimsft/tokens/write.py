@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,9 @@ from trimsft.tokens.categories import categorise
 from trimsft.tokens.table import VERSION, as_arrow, read_metadata, shown, write_table
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
-_PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps for readers who show examples, and characters of each
+_PROMPTS, _PROMPT_LENGTH = 200, 4000  # that the metadata keeps, and characters of each
 
 log = logging.getLogger("trimsft")
-Progress = Callable[[int, int], None]
 
 
 def write_token_table(
@@ -49,7 +47,7 @@ def write_token_table(
     device: str = "auto",
     limit: int | None = None,
     overwrite: bool = False,
-    on_progress: Progress | None = None,
+    on_progress: forward.Progress = lambda done, rows: None,
     **rendering: Any,
 ) -> Path:
     """Write `tokens.parquet` (see `trimsft.tokens.table`) and return its path.
@@ -58,17 +56,12 @@ def write_token_table(
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
         rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
-        batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
-        device: auto is a GPU where there is one, else cpu; float32 on the CPU, else the model's own dtype.
-        overwrite: begin again where the table is there with other inputs.
-        on_progress: called with how many rows are done, and of how many.
+        batch_tokens: most tokens at once, padding included (a longer row goes alone).
+        device: auto is a GPU, else cpu; float32 on the CPU, else the model's own dtype.
         rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
             rendered as it was trained; another model with the template that fits it, and uncut.
     """
     out, is_named = Path(out), isinstance(model, str | Path)
-    processes = int(os.environ.get("WORLD_SIZE", 1))
-    if processes > 1:
-        raise UsageError("must be 1: a token table is made by one process", field="WORLD_SIZE", value=processes)
     if is_named == (tokenizer is not None):
         raise UsageError("belongs to a model in memory, and every such model needs one", field="tokenizer")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
@@ -79,7 +72,7 @@ def write_token_table(
     dtype = str(model.dtype).removeprefix("torch.") if not is_named else "float32" if device == "cpu" else "auto"
     given, known = Rendering(**rendering).as_trained([model]), checked_rows(rows, limit)
     encoder, rendered = make_encoder(source, tokenizer, given, known)
-    # what two starts must share to be about the same table
+    # what two starts must share
     inputs = _fingerprint(source) | {"data": {"rows": len(known), "sha256": fingerprint_rows(known)}} | rendered
     inputs |= {"schema": VERSION, "dtype": dtype, "window": forward.WINDOW}
     changed = _differences(out, inputs) if out.exists() else None
@@ -94,10 +87,10 @@ def write_token_table(
             raise UsageError(problem, field="max_length", value=rendered["max_length"], hint="raise it")
         if is_named:
             source = load_model(source, dtype=torch.float32 if device == "cpu" else "auto", device=device)
-        reader, on_rows = forward.Reader(source), on_progress or (lambda done, rows: None)
+        reader = forward.Reader(source)
         size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
-        columns = reader.read(examples, size, lambda done: on_rows(done, len(examples)))
-        on_rows(len(examples), len(examples))
+        columns = reader.read(examples, size, on_progress)
+        on_progress(len(examples), len(examples))
         table = _as_table(columns, examples, TokenTexts(encoder.tokenizer))
         write_table(out, table, {**facts, "tokens": len(table)})
     metadata = read_metadata(out)
@@ -115,13 +108,12 @@ def write_token_table(
 def make_encoder(
     source: Any, tokenizer: Any, rendering: Rendering, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Return what makes tokens of rows, and how it does for the metadata; refuse rows that it cannot render."""
+    """Return what makes tokens of rows, and how for the metadata; refuse rows that it cannot render."""
     tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
     if tokenizer.eos_token_id is None:
         raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-    length = rendering.max_length or None
-    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": f"keep_{rendering.keep}" if length else None}
-    rendered["weights"] = rendering.weights
+    length, keep = rendering.max_length or None, f"keep_{rendering.keep}" if rendering.max_length else None
+    rendered: dict[str, Any] = {"max_length": length, "truncation_mode": keep, "weights": rendering.weights}
     if "problem" in rows[0]:
         template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
         rendered["template"] = resolve_template_name(rendering.template, tokenizer)
@@ -138,7 +130,7 @@ def make_encoder(
 
 
 def _fingerprint(model: Any) -> dict[str, Any]:
-    """Return the name of a model and SHA-256 of its folder, or of samples of its parameters; None for a hub's name."""
+    """Return a model's name, and SHA-256 of its folder or of some parameters; None for a hub's name."""
     if isinstance(model, str):
         return {"model": model, "model_sha256": fingerprint_folder(Path(model)) if Path(model).is_dir() else None}
     digest = hashlib.sha256()
@@ -155,7 +147,7 @@ def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
         was = read_metadata(path)
     except RunError:
         return "it says nothing about how it was made"
-    # a name is worth something only where it is all there is to tell a model by
+    # a name counts where it is all there is to tell a model by
     now = {name: value for name, value in inputs.items() if name != "model" or not inputs["model_sha256"]}
     changed = [name for name in now if was.get(name) != now[name]]
     return "; ".join(f"{name}: was {shown(was.get(name))}, now {shown(now[name])}" for name in changed)
@@ -164,7 +156,7 @@ def _differences(path: Path, inputs: Mapping[str, Any]) -> str:
 def _facts(
     encoder: Encoder, rows: Sequence[Mapping[str, Any]], examples: Sequence[Example], source: Any
 ) -> dict[str, Any]:
-    """Return what the metadata tells beside the inputs; refuse what the model cannot read."""
+    """Return what the metadata tells beside the inputs."""
     config = (load_config(source) if isinstance(source, str) else source.config).get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
     if encoder.template is not None:
@@ -188,7 +180,7 @@ def _as_table(columns: dict[str, Any], examples: Sequence[Example], texts: Token
     lengths = [len(example.trained) for example in examples]
     ids = np.concatenate([example.labels for example in examples]).astype(np.int32)
     words = texts.take(ids)
-    # example by example: a token's category depends on those around it
+    # by example: a category depends on the tokens around
     ends = pairwise(np.cumsum([0, *lengths]).tolist())
     columns |= {
         "example": np.repeat([example.number for example in examples], lengths).astype(np.int32),
