@@ -5,8 +5,6 @@ r"""What goes wrong, as data: the field, its value and what would be right; sign
 sample: must be at least 1, got 0; leave it out to use all rows
 >>> print(error.message("--{}".format))
 --sample: must be at least 1, got 0; leave it out to use all rows
->>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
-data: 3 rows lack a solution; set drop_incomplete=True
 """
 
 import os
@@ -95,9 +93,9 @@ class RunError(TrimSFTError, RuntimeError):
 
 
 class RunInUse(RunError):
-    """Another process works in the run directory; `holder` says which, where it is known."""
+    """Another process works in the run directory; `holder` says which."""
 
-    holder: Any = None
+    holder = "another process"
 
 
 class WriteError(RunError):
@@ -106,15 +104,8 @@ class WriteError(RunError):
     exit_code = FAILED
 
 
-# ---- words
-
-
 def one_line(error: BaseException) -> str:
-    r"""Return the message on one line; the name of the class where there is none.
-
-    >>> one_line(ValueError("no such file:\n  rows.jsonl")), one_line(KeyboardInterrupt())
-    ('no such file: rows.jsonl', 'KeyboardInterrupt')
-    """
+    """Return the message on one line; the name of the class where there is none."""
     return _printable(str(error)) or type(error).__name__
 
 
@@ -138,18 +129,37 @@ def and_more(number: int, noun: str) -> str:
 # ---- Ctrl-C, SIGTERM and SIGHUP
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
-_WORDS = {2: "interrupted", 15: "terminated", 1: "hung up"}
-SIGNALS = {number: word for number, word in _WORDS.items() if number in set(signal.valid_signals())}
-"""What is said of SIGINT, SIGTERM and SIGHUP; Windows lacks the last."""
+SIGNALS = {2: "interrupted", 15: "terminated"} | ({1: "hung up"} if hasattr(signal, "SIGHUP") else {})
+"""What is said of them; Windows lacks the last."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """One of these signals, raised where Ctrl-C would be.
+    """One of these signals, raised where Ctrl-C would be; `details` follow the word for it.
 
     Where a plain KeyboardInterrupt has passed an import, Python may end the program by the signal itself.
     """
 
-    number = 2
+    def __init__(self, number: int, details: str = "") -> None:
+        super().__init__(number, details)
+        self.number, self.details = number, details
+
+    def __str__(self) -> str:
+        return SIGNALS[self.number] + self.details
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal as Python handles Ctrl-C."""
+    raise Interrupted(number)
+
+
+def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal before a program has begun its work.
+
+    It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        os.write(2, f"trimsft: {SIGNALS[number]} before anything was begun\n".encode())
+    os._exit(128 + number)
 
 
 def handle_signals(handler: Handler) -> dict[int, Handler]:
@@ -160,25 +170,8 @@ def handle_signals(handler: Handler) -> dict[int, Handler]:
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
-    ignored = {number for number in SIGNALS if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
-    return {number: signal.signal(number, handler) for number in SIGNALS.keys() - ignored}
-
-
-def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """End a program that has not begun its work.
-
-    It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
-    """
-    if os.environ.get("RANK", "0") == "0":
-        os.write(2, f"trimsft: {SIGNALS[number]} before anything was begun\n".encode())
-    os._exit(128 + number)
-
-
-def interruption(number: int, details: str = "") -> Interrupted:
-    """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
-    error = Interrupted(SIGNALS[number] + details if details else "")
-    error.number = number
-    return error
+    kept = {number for number in SIGNALS if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number in SIGNALS.keys() - kept}
 
 
 def exit_code(error: BaseException) -> int:

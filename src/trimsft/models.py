@@ -4,18 +4,13 @@
     export_model("runs/lora", "model", dtype="bfloat16")
 
 transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as are weights
-that are not finite. An exported folder is what vLLM, SGLang and llama.cpp's convert_hf_to_gguf.py take:
-
-    config.json, generation_config.json           the end-of-sequence token of the tokenizer is among those that stop
-    model.safetensors                             or several files and an index
-    tokenizer.json, tokenizer_config.json, chat_template.jinja
-    README.md                                     the model card of the run, unless it is an adapter's
+that are not finite. An exported folder is what vLLM, SGLang and llama.cpp's convert_hf_to_gguf.py take: safetensors,
+the configurations, where the tokenizer's end of sequence is among the tokens that stop, the tokenizer and its template.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import math
 import secrets
@@ -29,7 +24,7 @@ from typing import Any
 
 from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
 from trimsft.options import check_options, option
-from trimsft.runs import find_weights, publish, write_whole
+from trimsft.runs import find_weights, publish
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
@@ -75,19 +70,13 @@ def why_unreachable() -> str | None:
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
     """Return the error about `field` for what could not be loaded; a network that is missing is said first."""
-    import httpx
-    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
-
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
     if Path(name).is_dir():
         return UsageError(f"cannot load {what}: {reason}", field=field)
-    cause: BaseException | None = error
-    while cause and not isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | httpx.TransportError):
-        cause = cause.__cause__ or cause.__context__
-    if (unreachable := why_unreachable()) is None or cause is None:
-        return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
-    problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
-    return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
+    if unreachable := why_unreachable():
+        problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
+        return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
+    return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
 
 
 @contextmanager
@@ -234,7 +223,7 @@ def is_finite(tensor: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
-    """What is exported, where to, and in which numbers."""
+    """The model to export, the folder, and the dtype."""
 
     model: str = option(argument="MODEL", help="A run directory, a model or adapter folder, or a name of the hub.")
     out: Path = option(help="The folder to make; it must not be there yet.")
@@ -250,7 +239,7 @@ class ExportSettings:
 
 @dataclass(frozen=True)
 class Exported:
-    """The folder, and what is in it."""
+    """The folder, and the model in it."""
 
     folder: Path
     parameters: int
@@ -294,32 +283,19 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     if tokenizer.eos_token_id not in [None, *ends]:
         ends = [tokenizer.eos_token_id, *ends]
         loaded.generation_config.eos_token_id = ends if len(ends) > 1 else ends[0]
-    with _made_beside(folder) as beside:
+    beside = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}")
+    try:
+        beside.mkdir(parents=True)
         loaded.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
         path = beside / "tokenizer_config.json"
-        known = read_json(path, dict[str, Any])
-        if known.get("tokenizer_class") == "TokenizersBackend":  # llama.cpp's converter runs with transformers 4
-            known["tokenizer_class"] = "PreTrainedTokenizerFast"
-            write_whole(path, (json.dumps(known, indent=2, ensure_ascii=False) + "\n").encode())
-        card = Path(weights) / "README.md"
-        if base is None and card.is_file():  # an adapter's speaks of an adapter
-            shutil.copyfile(card, beside / "README.md")
-    count = sum(parameter.numel() for parameter in loaded.parameters())
-    return Exported(folder, count, name, is_merged=base is not None)
-
-
-@contextmanager
-def _made_beside(out: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(6)}")
-    try:
-        beside.mkdir(parents=True)
-        yield beside
-        publish(beside, out)
-    except TrimSFTError:
-        raise
-    except Exception as error:
-        raise WriteError(f"{out}: cannot be written ({one_line(error)}); nothing is left of it") from error
+        text = path.read_text(encoding="utf-8")
+        # llama.cpp's converter runs with transformers 4
+        path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
+        publish(beside, folder)
+    except Exception as error:  # whatever the libraries raise
+        raise WriteError(f"{folder}: cannot be written ({one_line(error)}); nothing is left of it") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+    count = sum(parameter.numel() for parameter in loaded.parameters())
+    return Exported(folder, count, name, is_merged=base is not None)

@@ -1,7 +1,5 @@
 """Code of the user's own, named `my_package.my_module:attribute`: an objective, a scorer.
 
-    >>> load_attribute("trimsft.errors:UsageError", field="objective")
-    <class 'trimsft.errors.UsageError'>
     >>> load_attribute("trimsft.errors:UsageErr", field="objective")
     Traceback (most recent call last):
     trimsft.errors.UsageError: objective: module 'trimsft.errors' has no 'UsageErr'; did you mean 'UsageError'?
@@ -12,7 +10,6 @@ Whoever reads a file that may come from elsewhere (a run directory, a benchmark)
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import importlib
@@ -56,16 +53,14 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
         return operator.attrgetter(attribute)(imported)
     except AttributeError:
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
-        where = getattr(imported, "__file__", None) or "a folder without __init__.py"
-        hint = f"did you mean {near[0]!r}?" if near else f"it is {where}"
+        hint = f"did you mean {near[0]!r}?" if near else None
         raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=hint) from None
 
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:
     """Return the SHA-256 of the files of what was loaded: of the module that is named, and of its class or function."""
-    files = [getattr(sys.modules[reference.partition(":")[0]], "__file__", None)]
-    with contextlib.suppress(TypeError, OSError):  # one without a file, such as of C or of a notebook
-        is_made = inspect.isclass(loaded) or inspect.isroutine(loaded)
-        files.append(inspect.getsourcefile(loaded if is_made else type(loaded)))
-    paths = dict.fromkeys(Path(file).resolve() for file in files if file)
+    kind = loaded if inspect.isclass(loaded) or inspect.isroutine(loaded) else type(loaded)
+    modules = (reference.partition(":")[0], kind.__module__)
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in modules]
+    paths = dict.fromkeys(Path(file).resolve() for file in files if file)  # none of C or of a notebook
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]

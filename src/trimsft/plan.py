@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from huggingface_hub import HfApi
 from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trimsft.errors import UsageError
 from trimsft.head.memory import most_bytes
-from trimsft.models import asking_hub, load_config
+from trimsft.models import load_config
 from trimsft.options import unknown_name
 
 HEADROOM = 0.1  # share of the device that a run which fits leaves free
@@ -186,15 +185,8 @@ def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, l
 
 
 def describe_download(name: str) -> str:
-    """Say how much of a model is fetched, and under which licence: by its card, else by what is known here."""
+    """Say whether a model is fetched, and under which licence; of a model that no recipe has, its card says that."""
     if Path(name).exists():
         return f"{name}: is here"
-    try:
-        with asking_hub(name):
-            info = HfApi().model_info(name, files_metadata=True, timeout=10)
-        size = sum(file.size or 0 for file in info.siblings or () if file.rfilename.endswith(".safetensors")) / 1e9
-        licence = (info.card_data or {}).get("license", "not named")
-        return f"to download: {name}, {size:.1f} GB, licence {licence}{' (to be accepted first)' if info.gated else ''}"
-    except Exception:  # no network, no such model, no access: whatever it is, the plan can do without
-        known = TABLE["models"].get(name, {"licence": "not known here"})
-        return f"to download: {name}, licence {known['licence']}; the hub cannot be reached"
+    known = TABLE["models"].get(name, {"licence": "as its card says"})
+    return f"to download: {name}, licence {known['licence']}"

@@ -1,12 +1,8 @@
 """Files that come with the package: recipes, examples, and the versions it is tested with.
 
-    find_recipe("smollm2-gsm8k")               # .../recipes/smollm2-gsm8k.yaml, of a wheel or of a checkout
-    copy_shipped(["accelerate"], Path("."))    # ./recipes/accelerate/ddp.yaml and the others
-
 Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,13 +21,6 @@ def list_shipped() -> dict[str, Path]:
     paths = [path for place in PLACES for path in (root / place, *(root / place).rglob("*"))]
     paths.sort(key=lambda path: (path.suffix != ".yaml", len(path.parts), path.as_posix()))
     return {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.parent.name != "__pycache__"}
-
-
-def title_of(path: Path) -> str:
-    """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
-    lines = path.read_text(encoding="utf-8").replace('"# ', "# ").splitlines()  # a notebook's heading is in quotes
-    first = next((line.strip() for line in lines if line.strip().startswith(("# ", '"""'))), "")
-    return re.split(r"[.:;] | \(", first.strip('#" \\n,'))[0].rstrip(".:")
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:

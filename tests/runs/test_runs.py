@@ -80,11 +80,9 @@ def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None
     with held_elsewhere(run) as process:
         with pytest.raises(RunError) as refused, run.lock():
             pass
-        holder = holder_of(run.path / ".lock")
-        assert holder is not None and (holder.pid, holder.host) == (process.pid, os.uname().nodename)
-    message = str(refused.value)
-    assert str(run.path) in message and f"process {process.pid} on {os.uname().nodename}" in message
-    assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
+        holder = holder_of(run.path / ".lock") or ""
+    assert re.match(rf"process {process.pid} on {os.uname().nodename} since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d", holder)
+    assert str(refused.value).startswith(f"{run.path}: in use by {holder}") and "\n" not in str(refused.value)
     assert holder_of(run.path / ".lock") is None  # the note of a killed process is no lock
 
 
@@ -94,7 +92,7 @@ def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: 
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         with run.lock():
-            assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
+            assert (run.path / ".lock").read_text().startswith(f"process {os.getpid()} ")
 
 
 def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
@@ -104,7 +102,7 @@ def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
             pass
         again = subprocess.run([sys.executable, "-c", ALONE + HOLD, str(run.path)], capture_output=True, text=True)
         holder = holder_of(path)
-        assert "RunInUse" in again.stderr and holder is not None and holder.pid == os.getpid()
+        assert "RunInUse" in again.stderr and holder is not None and holder.startswith(f"process {os.getpid()} ")
     assert holder_of(path) is None
     with held_elsewhere(run):
         pass

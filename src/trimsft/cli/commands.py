@@ -27,7 +27,7 @@ from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
-from trimsft.shipped import copy_shipped, list_shipped, title_of
+from trimsft.shipped import copy_shipped, list_shipped
 from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ AUDIT = "data model out sample training threshold"
 ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")
 """The fields of `tokens` that `train` has, too."""
 
-
 commands = typer.Typer(rich_markup_mode=None)
-
-
-# ---- training
+commands.command("quickstart")(study.quickstart)
+commands.command("sweep")(study.sweep)
+commands.command("doctor")(doctor)
+commands.add_typer(study.study_app, name="study")
 
 
 def train_flag(field: str) -> str:
@@ -72,19 +72,14 @@ def train_command(
     The fields that matter:
       --config FILE          a YAML file, or a recipe by name: trimsft recipes
       --model MODEL          hub name or folder; also --model_name_or_path
-      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz);
-                             also --dataset_name
-      --objective NAME       auto-trim sft fsft dft trim trim-e trim-h, others,
-                             or my_module:MyObjective
+      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz)
+      --objective NAME       auto-trim sft fsft dft trim ..., my_module:MyObjective
       --margin NUMBER        of trim: the gap whose tokens count in full
       --bandwidth NUMBER     of trim: how fast weights fall off around it
       --out PATH             the run directory; also --output_dir
-      --seed N               seed of the order of rows and of dropout
       --dry-run              measure one step on the longest rows; keep nothing
-      --dry-run --gpus 2xA6000
-                             memory, hours and downloads on GPUs elsewhere
-      --json                 print the result as JSON
-      --quiet                print results and errors only
+      --dry-run --gpus 2xA6000   memory, hours, downloads on other GPUs
+      --json, --quiet        print the result as JSON; print no progress
 
     \b
     Examples:
@@ -146,9 +141,6 @@ def watch(settings: WatchSettings) -> None:
             time.sleep(2)
 
 
-# ---- evaluation
-
-
 @commands.command("eval")
 @command_of(EvalSettings, resumes=True, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
@@ -159,9 +151,8 @@ def evaluate(settings: EvalSettings) -> Output:
 
     \b
     Examples:
-      trimsft eval runs/trim -b math500 -b gsm8k
+      trimsft eval runs/trim -b math500 -b gsm8k --temperatures 0.6
       trimsft eval ./model -b problems.jsonl --problem-column question
-      trimsft eval runs/trim -b lab-easy --temperatures 0.6 --temperatures 0.3
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
@@ -209,9 +200,6 @@ def compare(settings: CompareSettings) -> Output:
     return Output(value, lines=[compared.render(settings.style)])
 
 
-# ---- tokens and reports
-
-
 @commands.command("tokens")
 @command_of(TokenSettings, resumes=True, shown=TOKENS)
 def tokens(settings: TokenSettings) -> Output:
@@ -223,7 +211,6 @@ def tokens(settings: TokenSettings) -> Output:
 
     \b
     Examples:
-      trimsft tokens runs/trim --data train.jsonl --sample 2000
       trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
       trimsft tokens Qwen/Qwen3-4B-Base --data train.jsonl --show 2
     """
@@ -246,18 +233,16 @@ def tokens(settings: TokenSettings) -> Output:
 
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
-    """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = [(name, str(value)) for name, value in given_options(settings).items() if name in ROWS]
-    columns = [word for name, value in given for word in (f"--{name}", value)]
-    program, lines = terminal.program_name(), []
+    """Return what the tokens say about training on these rows; for a model that is no run, the command, too."""
+    given = [(f"--{name}", str(value)) for name, value in given_options(settings).items() if name in ROWS]
+    lines = []
     for one in tables.summaries:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
         if not RunDirectory(one.model).is_run():
-            train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
-            lines += ["Train with AutoTrim, which needs no band:", f"  {program} {train} --objective auto-trim"]
+            train = shlex.join(["trimsft", "train", "--model", one.model, "--data", settings.data, *sum(given, ())])
+            lines += ["Train with AutoTrim, which needs no band:", f"  {train} --objective auto-trim"]
             if one.verdict.band is not None:
-                lines.append("or with a fixed band, to be compared with it:")
-                lines.append(f"  {program} {train} {one.verdict.band.words}")
+                lines += ["or with a fixed band, to be compared with it:", f"  {train} {one.verdict.band.words}"]
     return lines
 
 
@@ -308,9 +293,6 @@ def audit(settings: AuditSettings) -> Output:
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
-# ---- files
-
-
 @commands.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
@@ -320,26 +302,18 @@ def export(settings: ExportSettings) -> Output:
     configuration, the tokenizer and its chat template: for vLLM, llama.cpp and whatever loads a folder of the hub.
 
     \b
-    Examples:
-      trimsft export runs/auto-trim --out model
+    Example:
       trimsft export runs/lora --out model --dtype bfloat16
     """
     from trimsft.models import export_model
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
     merged = ", the adapter merged into its base" if exported.is_merged else ""
-    lines = [
-        f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}",
-        f"  vllm serve {exported.folder}",
-        f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
-    ]
-    return Output(vars(exported), lines=lines)
+    line = f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}"
+    return Output(vars(exported), lines=[line])
 
 
-Shipped = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
-]
+Shipped = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="A file, a folder, or all.")]
 CopyFolder = Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")]
 
 
@@ -351,22 +325,9 @@ def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag =
     where the documentation has it. What is there already is never replaced.
 
     \b
-    Examples:
-      trimsft recipes
+    Example:
       trimsft recipes smollm2-gsm8k accelerate
-      trimsft recipes all --out trimsft-files
     """
     with ending({"names": "NAME", "out": "--out"}.__getitem__):
-        if names:
-            copies = [str(path) for path in copy_shipped(names, out)]
-            output = Output(copies, lines=[f"Wrote {path}" for path in copies])
-        else:
-            listed = {name: title_of(path) for name, path in list_shipped().items()}
-            output = Output(listed, lines=[f"{name:40} {title}" for name, title in listed.items()])
-    print_output(output, as_json)
-
-
-commands.command("quickstart")(study.quickstart)
-commands.command("sweep")(study.sweep)
-commands.command("doctor")(doctor)
-commands.add_typer(study.study_app, name="study")
+        files = [str(file) for file in (copy_shipped(names, out) if names else list_shipped())]
+    print_output(Output(files, lines=files), as_json)

@@ -7,6 +7,7 @@ A check of a backend, as --json prints it:
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
@@ -31,36 +32,25 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     from trimsft.head import BACKENDS
     from trimsft.head.problem import auto_backend
+    from trimsft.models import why_unreachable
 
     with ending():
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        about = environment()
+        about, reason = environment(), why_unreachable()
         facts = {
             **{name: version or "not installed" for name, version in about["versions"].items()},
             "platform": about["platform"],
             "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-            "hub": _hub(),
+            "hub": f"cannot be reached ({reason})" if reason else "can be reached",
             "backend": auto_backend(torch.empty(1, 1, device=device)),
         }
-        dtypes = (torch.float32, torch.bfloat16)
-        checks = [_check_backend(backend, dtype, device) for backend in BACKENDS[1:] for dtype in dtypes]
-    lines, failures = [f"{name:20} {value}" for name, value in facts.items()], []
-    for check in checks:
-        name = f"{check['backend']} {check['dtype']}"
-        measured = f"{check['error']:.1e}, at most {check['tolerance']:.1e}" if "error" in check else check["reason"]
-        lines.append(f"{name:20} {check['verdict']}: {measured}")
-        failures += [f"{name} failed: {measured}"] if check["verdict"] == "failed" else []
+        backends = itertools.product(BACKENDS[1:], (torch.float32, torch.bfloat16))
+        checks = [_check_backend(backend, dtype, device) for backend, dtype in backends]
+    lines = [f"{name:20} {value}" for name, value in facts.items()]
+    results = {f"{one['backend']} {one['dtype']}": f"{one['verdict']}: {one['error']}" for one in checks}
+    lines += [f"{name:20} {result}" for name, result in results.items()]
+    failures = [f"{name} {result}" for name, result in results.items() if result.startswith("failed")]
     print_output(Output({**facts, "checks": checks}, lines=lines, failures=failures), as_json)
-
-
-def _hub() -> str:
-    try:
-        from trimsft.models import why_unreachable
-
-        reason = why_unreachable()
-    except ModuleNotFoundError:
-        return "huggingface_hub is not installed"
-    return "can be reached" if reason is None else f"cannot be reached ({reason}); name models and data by their paths"
 
 
 def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
@@ -88,7 +78,7 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
         pairs = zip(solve(backend, exact=False), solve("reference", exact=True), strict=True)
         error = max(float((ours.double() - true).norm() / true.norm()) for ours, true in pairs)
     except BackendUnavailable as reason:
-        return {**check, "verdict": "not here", "reason": one_line(reason)}
+        return {**check, "verdict": "not here", "error": one_line(reason)}
     except Exception as reason:  # whatever breaks a backend is what the reader wants to know
-        return {**check, "verdict": "failed", "reason": f"{type(reason).__name__}: {one_line(reason)}"}
+        return {**check, "verdict": "failed", "error": f"{type(reason).__name__}: {one_line(reason)}"}
     return {**check, "error": error, "verdict": "passed" if error <= tolerance else "failed"}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, WriteError
-from trimsft.runs.parsing import ParseError, parse_json
+from trimsft.runs.parsing import parse_json
 
 STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
 SMALL_FILE = 16 * 2**20
@@ -162,7 +162,7 @@ class JsonLines:
             for number, line in enumerate(file, start=1):
                 try:
                     record = parse_json(line)
-                except ParseError as error:
+                except ValueError as error:
                     if not line.endswith(b"\n"):
                         return
                     problem = f"{self.path}, line {number}: not JSON ({error})"

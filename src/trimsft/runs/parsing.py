@@ -6,7 +6,8 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
     Traceback (most recent call last):
     trimsft.errors.RunError: settings.json: greedy: input should be a valid boolean, got 3.5; restore it or remove it
 
-Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say where it stood, as a `RunError`.
+Both parsers raise `ValueError` in one line and nothing else; `read_json` and `checked` say where it stood, as a
+`RunError`.
 """
 
 import json
@@ -21,16 +22,12 @@ RESTORE = "restore it or remove it"
 _adapters: dict[Any, Any] = {}  # of pydantic, by type: each takes milliseconds to make
 
 
-class ParseError(ValueError):
-    """A text that is not what it should be; the message is one line."""
-
-
 def parse_json(text: bytes | str) -> Any:
     """Return the value of a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
-        raise ParseError(one_line(error)) from error
+        raise ValueError(one_line(error)) from error
 
 
 def parse_yaml(text: str) -> Any:
@@ -42,14 +39,14 @@ def parse_yaml(text: str) -> Any:
             seen = set[tuple[str, str]]()
             for key in (key for key, _ in node.value if isinstance(key.value, str)):
                 if (key.tag, key.value) in seen:
-                    raise ParseError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
+                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
                 seen.add((key.tag, key.value))
             return super().construct_mapping(node, deep)
 
     try:
         return yaml.load(text, Loader)
     except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
-        raise ParseError(one_line(error)) from error
+        raise ValueError(one_line(error)) from error
 
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:

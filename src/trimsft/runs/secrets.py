@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from trimsft.runs.parsing import ParseError, parse_json
-
 HIDDEN = "***"
 _NAME = re.compile(
     r"(^|(hub|hf|auth|access|api|bearer)[-_]?)token$|(api[-_]?key|password|passwd|secret)$", re.IGNORECASE
@@ -36,17 +34,12 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return the value without the secrets in its dictionaries, also where they are written as JSON."""
+    """Return the value without the secrets in its dictionaries, and stars for JSON with one."""
     if isinstance(value, dict):
         return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
     if isinstance(value, list):
         return [without_secrets(entry) for entry in value]
-    if isinstance(value, str) and _holds_secret(value):
-        try:
-            return without_secrets(parse_json(value))
-        except ParseError:
-            return HIDDEN
-    return value
+    return HIDDEN if isinstance(value, str) and _holds_secret(value) else value
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
