@@ -3,7 +3,6 @@
 Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from trimsft.errors import UsageError
@@ -35,26 +34,17 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
     return recipes[_short(name)]
 
 
-def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
-    """Copy files, all in a folder by its name, to where the repository has them, beneath `folder`; return the copies.
-
-    Raises:
-        UsageError: a file is there with other content, which is kept.
-    """
-    folder, everything, copies = check_path("out", folder), list_shipped(), list[Path]()
-    for name in names:
-        inside = tuple(f"{place}{name.rstrip('/')}/" for place in ("", "recipes/"))
-        meant = [one for one in everything if name == "all" or _short(one) == _short(name) or one.startswith(inside)]
-        if not meant:
-            raise unknown_name("names", name, list(map(_short, everything)))
-        for one in meant:
-            copies.append(folder / one)
-            content = everything[one].read_bytes()
-            if copies[-1].exists() and copies[-1].read_bytes() != content:
-                hint = "name another folder, or move it away"
-                raise UsageError(f"{str(copies[-1])!r} is there already, and differs", field="out", hint=hint)
-            write_whole(copies[-1], content)
-    return copies
+def copy_shipped(folder: Path) -> list[Path]:
+    """Copy every file to where the repository has it, beneath `folder`; refuse to replace one that differs."""
+    folder = check_path("out", folder)
+    copies = {folder / name: path.read_bytes() for name, path in list_shipped().items()}
+    for path, content in copies.items():
+        if path.exists() and path.read_bytes() != content:
+            hint = "name another folder, or move it away"
+            raise UsageError(f"{str(path)!r} is there already, and differs", field="out", hint=hint)
+    for path, content in copies.items():
+        write_whole(path, content)
+    return list(copies)
 
 
 def _short(name: str) -> str:

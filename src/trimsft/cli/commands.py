@@ -313,21 +313,20 @@ def export(settings: ExportSettings) -> Output:
     return Output(vars(exported), lines=[line])
 
 
-Shipped = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="A file, a folder, or all.")]
-CopyFolder = Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")]
+CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]
 
 
 @commands.command("recipes")
-def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag = False) -> None:
-    """List the shipped recipes and examples, or copy some.
+def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
+    """List the shipped recipes and examples, or copy them.
 
     train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
     where the documentation has it. What is there already is never replaced.
 
     \b
     Example:
-      trimsft recipes smollm2-gsm8k accelerate
+      trimsft recipes --out .
     """
-    with ending({"names": "NAME", "out": "--out"}.__getitem__):
-        files = [str(file) for file in (copy_shipped(names, out) if names else list_shipped())]
+    with ending({"out": "--out"}.__getitem__):
+        files = [str(file) for file in (copy_shipped(out) if out else list_shipped())]
     print_output(Output(files, lines=files), as_json)

@@ -23,7 +23,7 @@ SECTIONS = {
         "study": "Repeat the paper's tables and figures, on your models.",
         "watch": "See how a training is going, in small curves.",
     },
-    "Help": {"doctor": "Check this machine.", "recipes": "List the shipped recipes and examples, or copy some."},
+    "Help": {"doctor": "Check this machine.", "recipes": "List the shipped recipes and examples, or copy them."},
 }
 
 

@@ -122,14 +122,10 @@ class JsonLines:
             raise _cannot_write(self.path, error) from error
 
     def _open(self) -> int:
-        """Open the file for appending, its last line mended or cut off."""
+        """Open the file for appending, without a last line that was cut short."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        whole, size = sum(len(line) + 1 for line, _ in self._lines()), os.fstat(descriptor).st_size
-        if size < whole:  # the last line lacks nothing but its end
-            os.write(descriptor, b"\n")
-        elif size > whole:
-            os.ftruncate(descriptor, whole)
+        os.ftruncate(descriptor, sum(len(line) for line, _ in self._lines()))
         return descriptor
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -146,7 +142,7 @@ class JsonLines:
         lines = list(self._lines())
         keep = next((index for index, (_, record) in enumerate(lines) if is_after(record)), len(lines))
         if keep < len(lines):
-            write_whole(self.path, b"".join(line + b"\n" for line, _ in lines[:keep]))
+            write_whole(self.path, b"".join(line for line, _ in lines[:keep]))
         return len(lines) - keep
 
     def close(self) -> None:
@@ -160,17 +156,16 @@ class JsonLines:
             return
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
                 try:
                     record = parse_json(line)
                 except ValueError as error:
-                    if not line.endswith(b"\n"):
-                        return
                     problem = f"{self.path}, line {number}: not JSON ({error})"
                     raise RunError(problem, hint="restore or remove it") from error
-                # an object cannot be cut short and still parse, a bare number can
                 if not isinstance(record, dict):
                     raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
-                yield line.removesuffix(b"\n"), record
+                yield line, record
 
 
 # ---- what is read
