@@ -97,15 +97,6 @@ def test_commands_named_in_a_sentence_exist() -> None:
     assert {(page, name) for page, name in named if name not in known} == set()
 
 
-def test_scripts_that_are_named_exist() -> None:
-    for line, place in COMMANDS:
-        words = shlex.split(line, comments=True)
-        for script in (word for word in words if re.match(r"(?:examples|benchmarks|tools|recipes)/[\w/.-]+$", word)):
-            assert (ROOT / script).exists(), f"{place}: {script}"
-        if "-m" in words and (module := words[words.index("-m") + 1]).startswith("tools"):
-            assert importlib.util.find_spec(module) is not None, f"{place}: {module}"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
@@ -129,10 +120,6 @@ def test_what_is_named_exists() -> None:
     assert set(re.findall(r"[\w/]+\.md", str(menu))) == pages - {"LOG.md"}
 
 
-def test_the_readme_fits_on_two_screens() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
-
-
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs mkdocs: pip install '.[docs]'")
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """--strict: a link, an anchor or an entry of the reference that leads nowhere is an error."""
@@ -142,8 +129,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (built.returncode, built.stderr) == (0, "")
     reference = (tmp_path / "site" / "api" / "index.html").read_text()
     assert 'id="trimsft.head.loss.linear_cross_entropy"' in reference
-    text = (tmp_path / "site" / "training" / "index.html").read_text()
-    assert "/blob/main/recipes/README.md" in text  # what is no page leads to the repository
     options = (tmp_path / "site" / "options" / "index.html").read_text()
     shown = set(re.findall(r"--[a-z][a-z-]+", CliRunner().invoke(cli.app, ["eval", "--help-all"]).output))
     missing = {flag for flag in shown if flag not in options}

@@ -73,8 +73,6 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "missing": (lambda tensors: tensors.pop(TENSOR), f"is not whole: it lacks the tensor {TENSOR};"),
     "shape": (lambda tensors: tensors.update({TENSOR: torch.ones(3, 3)}), f"another shape has the tensor {TENSOR};"),
     "nan": (lambda tensors: tensors[TENSOR][0].fill_(float("nan")), f"numbers that are not finite in {TENSOR};"),
-    "infinity": (lambda tensors: tensors[TENSOR][0].fill_(float("-inf")), f"not finite in {TENSOR};"),
-    "all": (lambda tensors: tensors.clear(), "is not whole: it lacks the tensor "),
 }
 
 
@@ -175,7 +173,6 @@ def test_a_run_in_another_dtype_by_the_command(tmp_path: Path) -> None:
     assert facts["parameters"] == 2_537_216 and facts["dtype"] == "bfloat16" and not facts["is_merged"]
     weights, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", BASE))
     assert all(torch.equal(weights[name], before[name].bfloat16()) for name in before)
-    assert (tmp_path / "model" / "README.md").read_bytes() == (BASE / "README.md").read_bytes()
     assert export_model(tmp_path / "model", tmp_path / "again").dtype == "bfloat16"  # auto keeps it
 
 
@@ -248,8 +245,6 @@ def test_without_a_network_one_attempt_and_one_line(network: Network, monkeypatc
             "first"
         )
     assert network.questions == 1 and not constants.HF_HUB_OFFLINE
-    torn = models.not_loaded("'nobody/torn'", "nobody/torn", ValueError("torn file"), field="model")
-    assert str(torn) == "model: cannot load 'nobody/torn' (no such folder here, so the hub was asked): torn file"
 
 
 @pytest.mark.parametrize(

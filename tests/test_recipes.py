@@ -68,15 +68,6 @@ def test_settings_are_those_of_the_paper(name) -> None:
     assert (args.adam_beta1, args.adam_beta2) == (0.9, 0.95)
 
 
-def test_the_recipe_that_is_ours_takes_the_recommended_objective() -> None:
-    _, args, _ = parse("smollm2-gsm8k.yaml")
-    assert args.objective == "auto-trim"
-    fields = yaml.safe_load((RECIPES / "smollm2-gsm8k.yaml").read_text())
-    assert {"margin", "bandwidth", "gamma", "objective_parameters"}.isdisjoint(fields)  # nothing to choose
-    _, args, _ = parse("smollm2-gsm8k.yaml", "--objective", "trim")
-    assert (args.margin, args.bandwidth) == (1.5, 0.8)
-
-
 @pytest.mark.parametrize("name", ACCELERATE)
 def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
     path = str(RECIPES / "accelerate" / name)
@@ -95,20 +86,6 @@ def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
         assert plugin.fsdp_version == 2 and plugin.reshard_after_forward is True
         assert not plugin.activation_checkpointing, "the Trainer refuses it together with gradient_checkpointing"
         assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3, 8, 24])
-def test_the_table_says_how_the_batch_is_shared(processes, monkeypatch) -> None:
-    rows = re.findall(r"^\| (\d+) \| (accelerate/.*?) \| (\d+) x (\d+) \|$", README, re.MULTILINE)
-    launch, micro, accumulation = {int(count): rest for count, *rest in rows}[processes]
-    asked = re.findall(r"--num_processes (\d+)", launch)
-    for config in re.findall(r"accelerate/\w+\.yaml", launch):
-        shipped = load_config_from_file(str(RECIPES / config)).num_processes
-        assert (int(asked[0]) if asked else shipped) == processes
-    monkeypatch.setattr(TrimSFTConfig, "world_size", processes)
-    _, args, _ = parse("llama-3.1-8b.yaml")
-    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (int(micro), int(accumulation))
-    assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == 24
 
 
 STAND_INS = {

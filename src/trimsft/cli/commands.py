@@ -73,12 +73,12 @@ def train_command(
       --config FILE          a YAML file, or a recipe by name: trimsft recipes
       --model MODEL          hub name or folder; also --model_name_or_path
       --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz)
-      --objective NAME       auto-trim sft fsft dft trim ..., my_module:MyObjective
+      --objective NAME       auto-trim sft dft trim ..., or my_module:MyObjective
       --margin NUMBER        of trim: the gap whose tokens count in full
       --bandwidth NUMBER     of trim: how fast weights fall off around it
       --out PATH             the run directory; also --output_dir
       --dry-run              measure one step on the longest rows; keep nothing
-      --dry-run --gpus 2xA6000   memory, hours, downloads on other GPUs
+      --dry-run --gpus 2xA6000   memory, hours, downloads elsewhere
       --json, --quiet        print the result as JSON; print no progress
 
     \b
