@@ -15,8 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-DONE, FAILED, REFUSED = 0, 1, 2
-"""Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
+FAILED, REFUSED = 1, 2  # exit codes: something failed on the way, the request cannot be carried out as it stands
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200

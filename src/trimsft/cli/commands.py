@@ -124,9 +124,8 @@ def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
 
     \b
-    Examples:
+    Example:
       trimsft watch runs/trim
-      trimsft watch runs/quickstart --once
     """
     from rich.live import Live
     from rich.text import Text
@@ -146,8 +145,8 @@ def watch(settings: WatchSettings) -> None:
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
-    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit).
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume, or
+    with more samples, temperatures or problems: what is recorded is never generated again.
 
     \b
     Examples:
@@ -185,8 +184,7 @@ def compare(settings: CompareSettings) -> Output:
     is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
 
     \b
-    Examples:
-      trimsft compare runs/sft runs/trim --metric greedy
+    Example:
       trimsft compare runs/sft runs/dft runs/trim --format markdown > table.md
     """
     from trimsft.report.comparison import compare as compare_scores
@@ -206,8 +204,8 @@ def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
-    each token, from which report makes everything else. It says whether the model supports the data, and which band to
-    train with. Several models are compared on the same rows. Finished tables are kept when the command is run again.
+    each token. It says whether the model supports the data, and which band to train with. Several models are compared
+    on the same rows. Finished tables are kept when the command is run again.
 
     \b
     Examples:
@@ -254,8 +252,7 @@ def report(settings: ReportSettings) -> Output:
     What is learned from each token, scores, answers, gaps, trainings. Made from the runs' files alone, in seconds.
 
     \b
-    Examples:
-      trimsft report runs/trim
+    Example:
       trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
     """
     from trimsft.report import make_report
@@ -275,13 +272,12 @@ def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
     A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
-    after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl and flagged.jsonl, and
-    report shows them; the data itself is never changed. Rerun the command to resume.
+    after a short training on other rows: noise stays low, news rises. The data itself is never changed. Rerun the
+    command to resume.
 
     \b
-    Examples:
+    Example:
       trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
-      trimsft audit train.jsonl --model runs/sft --no-training --out quick
     """
     from trimsft.audit.run import audit as run_audit
 

@@ -195,10 +195,10 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
 
 # ---- who works on a run
 
-_held: dict[Path, FileLock] = {}
-"""The locks of this process. A forked child does not hold them: filelock closes its descriptors."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)
+
+def _lock_of(path: Path) -> FileLock:
+    """Return the one lock of this process for a path; a forked child does not hold it."""
+    return FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
 
 
 @contextlib.contextmanager
@@ -210,7 +210,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
     """
     refuse_links(path)
     path = path.resolve()
-    lock = _held.get(path) or FileLock(path, thread_local=False, fallback_to_soft=False)
+    lock = _lock_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=patience)
@@ -222,8 +222,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
     except OSError as error:
         problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
         raise RunError(problem, hint="choose another output directory") from error
-    if path not in _held:
-        _held[path] = lock
+    if lock.lock_counter == 1:
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
             note = f"process {os.getpid()} on {socket.gethostname()} since {now} ({command_line()})\n"
@@ -231,9 +230,8 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
     try:
         yield
     finally:
-        if _held.get(path) is lock:  # else this is a forked child
+        if lock.is_locked:  # else this is a forked child
             if lock.lock_counter == 1:
-                del _held[path]
                 with contextlib.suppress(OSError):
                     os.truncate(path, 0)
             lock.release()
@@ -244,8 +242,9 @@ def holder_of(path: Path) -> str | None:
     path = path.resolve()
     if not path.is_file() or not path.stat().st_size:  # a holder empties it when it is done
         return None
-    if path not in _held:
-        with contextlib.suppress(Timeout), FileLock(path, timeout=0, fallback_to_soft=False):
+    lock = _lock_of(path)
+    if not lock.is_locked:
+        with contextlib.suppress(Timeout), lock.acquire(timeout=0):
             return None
     return _read_holder(path)
 
