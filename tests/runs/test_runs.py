@@ -243,8 +243,8 @@ def test_fingerprints_see_names_and_contents_only(tmp_path: Path, monkeypatch: p
     write_whole(folder / ".cache" / "x", b"hidden")
     os.utime(folder / "a", (1, 1))
     assert fingerprint_folder(folder) in seen
-    monkeypatch.setattr(files, "SMALL_FILE", 2)
-    monkeypatch.setattr(files, "SAMPLE", 1)  # of what is larger the first and the last byte are read, and some between
+    monkeypatch.setattr(files, "SAMPLES", 2)
+    monkeypatch.setattr(files, "SAMPLE", 1)  # of what is larger the first and the last byte are read
     contents = (b"abcd", b"abce", b"bbcd")
     assert len({fingerprint_folder(write_whole(folder / "a", content).parent) for content in contents}) == 3
     sha256_of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -21,9 +21,8 @@ from trimsft.errors import RunError, WriteError
 from trimsft.runs.parsing import parse_json
 
 STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
-SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
-SAMPLES = 64
+SAMPLES = 256
 
 
 # ---- files that are whole or absent
@@ -111,14 +110,10 @@ class JsonLines:
         try:
             if self._descriptor is None:
                 self._descriptor = self._open()
-            end = os.fstat(self._descriptor).st_size
-            try:
-                while line:
-                    line = line[os.write(self._descriptor, line) :]
-            except OSError:
-                os.ftruncate(self._descriptor, end)
-                raise
+            while line:
+                line = line[os.write(self._descriptor, line) :]
         except OSError as error:
+            self.close()  # the next to open it cuts off what is there of the line
             raise _cannot_write(self.path, error) from error
 
     def _open(self) -> int:
@@ -180,19 +175,18 @@ def fingerprint_file(path: Path) -> str:
 def fingerprint_folder(path: Path) -> str:
     """Return the SHA-256 over a folder: names, sizes and contents of its files, but for hidden ones.
 
-    Of a file above 16 MiB, 64 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the
-    header) to its last: enough to tell a model from its fine-tuned copy in milliseconds, no proof of equality.
+    Of each file at most 256 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the header)
+    to its last: all of a small one; of others enough to tell a model from its fine-tuned copy, no proof of equality.
     """
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
-        if not file.is_file() or any(part.startswith(".") for part in name.parts):
-            continue
-        content, size = hashlib.sha256(), file.stat().st_size
-        with open(file, "rb") as opened:
-            for start in range(SAMPLES) if size > SMALL_FILE else ():
-                opened.seek((size - SAMPLE) * start // (SAMPLES - 1))
-                content.update(opened.read(SAMPLE))
-            content.update(opened.read() if size <= SMALL_FILE else b"")
-        digest.update(f"{name.as_posix()}\0{size}\0{content.hexdigest()}\n".encode())
+        if file.is_file() and not any(part.startswith(".") for part in name.parts):
+            size = file.stat().st_size
+            digest.update(f"{name.as_posix()}\0{size}\0".encode())
+            with open(file, "rb") as opened:
+                samples = min(SAMPLES, -(-size // SAMPLE))
+                for number in range(samples):
+                    opened.seek(max(0, size - SAMPLE) * number // max(1, samples - 1))
+                    digest.update(opened.read(SAMPLE))
     return digest.hexdigest()
