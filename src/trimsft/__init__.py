@@ -41,7 +41,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: torch takes two seconds and trl five, for which who only asks for help does not wait."""
+    """Import on first use: torch takes two seconds and trl five."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = next((room for room, names in _ROOMS.items() if name in names), "objectives")

@@ -1,4 +1,4 @@
-"""The commands as functions of Python: each takes the options of its command as keywords and returns an object.
+"""The commands as functions: each takes the options of its command as keywords.
 
     suspects = trimsft.audit_data([{"problem": "2 + 2?", "solution": "4"}], "runs/trim", out="audit").suspects
     print(trimsft.compare_runs(["runs/sft", "runs/trim"]))
@@ -84,10 +84,7 @@ else:
 
 @_takes(TrainOptions)
 def train_model(**fields: Any) -> TrainResult:
-    """Fine-tune a model as `trimsft train` does; Ctrl-C and SIGTERM end it with a checkpoint, the same call continues.
-
-    train_model(config="qwen2.5-math-1.5b", objective="dft", output_dir="runs/dft").run.model_dir is the model's folder.
-    """
+    """Fine-tune a model; Ctrl-C and SIGTERM end it with a checkpoint, the same call continues."""
     from trimsft.train.run import train_model
 
     return train_model(**{name: _data_file(value) if name == "data" else value for name, value in fields.items()})
@@ -95,7 +92,7 @@ def train_model(**fields: Any) -> TrainResult:
 
 @_takes(EvalSettings)
 def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Evaluated:
-    """Sample, grade and score a model on benchmarks, names or .jsonl files; what is recorded is not generated again."""
+    """Sample, grade and score a model on benchmarks; what is recorded is not generated again."""
     from trimsft.evaluate.run import evaluate
 
     return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
@@ -103,7 +100,7 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
 
 @_takes(TokenSettings)
 def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
-    """Write the token table of each model over the same rows; a table that is there is left as it is."""
+    """Write the token table of each model over the same rows; finished ones are kept."""
     from trimsft.tokens import measure
 
     return measure.measure_tokens(TokenSettings(**options | {"models": models, "data": _data_file(data)}))
@@ -111,7 +108,7 @@ def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
 
 @_takes(AuditSettings)
 def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
-    """Rank the rows and spans of training data that look wrong to a model; the data itself is never changed."""
+    """Rank the rows and spans of training data that look wrong to a model."""
     from trimsft.audit.run import audit
 
     return audit(AuditSettings(**options | {"data": _data_file(data), "model": model}))
@@ -119,7 +116,7 @@ def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
 
 @_takes(CompareSettings)
 def compare_runs(runs: Names, **options: Any) -> Compared:
-    """Compare evaluated run directories, two or more, problem by problem; the first is the baseline."""
+    """Compare evaluated runs, problem by problem; the first is the baseline."""
     from trimsft.report import compare
 
     return compare(CompareSettings(**options | {"runs": runs}))
@@ -127,14 +124,14 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
 
 @_takes(ReportSettings)
 def write_report(runs: Names, **options: Any) -> ReportFiles:
-    """Write one page, tables and figures about runs: directories or token tables, also "LABEL=PATH", the base first."""
+    """Write one page about runs, directories or token tables, also "LABEL=PATH"; the base first."""
     from trimsft.report import make_report
 
     return make_report(ReportSettings(**options | {"runs": runs}))
 
 
 def _data_file(data: Any) -> Any:
-    """Return the name of data; rows are written to a file of the cache, whose name says what is in it."""
+    """Return the name of data; rows go to a file of the cache, named by its content."""
     rows = [] if isinstance(data, str | bytes | Path) or not isinstance(data, Iterable) else list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         return data

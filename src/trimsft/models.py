@@ -1,11 +1,10 @@
-"""Models as they are loaded everywhere: whole or not at all, never with code from a folder; merged and exported.
+"""Models are loaded whole or not at all, never with code from a folder; merged and exported.
 
     model = load_model("runs/trim/model", dtype="auto")
     export_model("runs/lora", "model", dtype="bfloat16")
 
-transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as are weights
-that are not finite. An exported folder is what vLLM, SGLang and llama.cpp's convert_hf_to_gguf.py take: safetensors,
-the configurations, where the tokenizer's end of sequence is among the tokens that stop, the tokenizer and its template.
+transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as
+are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def asking_hub(name: str | Path) -> Iterator[None]:
 
 @functools.cache
 def why_unreachable() -> str | None:
-    """Return why no connection to the hub can be made; None where there is one. Asked once in a process."""
+    """Return why no connection to the hub can be made; None where there is one."""
     import httpx
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
@@ -69,7 +68,7 @@ def why_unreachable() -> str | None:
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
-    """Return the error about `field` for what could not be loaded; a network that is missing is said first."""
+    """Return the error about `field` for what could not be loaded."""
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
     if Path(name).is_dir():
         return UsageError(f"cannot load {what}: {reason}", field=field)
@@ -103,7 +102,7 @@ def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
 def load_tokenizer(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
+    """Return the tokenizer of a folder or a name of the hub; `field` is what an error blames."""
     from transformers import AutoTokenizer
 
     with _loading(name, field, "a tokenizer from "):
@@ -115,7 +114,7 @@ def load_tokenizer(
 def load_config(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """Return the configuration of a model folder or of a model of the hub, of an adapter its base's."""
+    """Return the configuration of a folder or a name of the hub, of an adapter its base's."""
     from transformers import AutoConfig
 
     base = adapter_base(name, revision, field)
@@ -127,7 +126,7 @@ def load_config(
 def load_model(
     name: str | Path, *, dtype: Any, device: str = "cpu", revision: str | None = None, merge: bool = False
 ) -> Any:
-    """Return a causal language model with exactly the tensors of its folder; an adapter beside or merged into its base.
+    """Return a causal language model with exactly the tensors of its folder, an adapter with its base.
 
     Merged in float32 the sum is rounded once, when it is stored in another dtype.
     """
@@ -151,7 +150,7 @@ def load_model(
 
 
 def _with_adapter(model: Any, name: str | Path, revision: str | None) -> Any:
-    """Return the model with an adapter around it, by PEFT, which finds heads that were trained beside it, too."""
+    """Return the model with an adapter around it, by PEFT."""
     from peft import PeftConfig, PeftModelForCausalLM
 
     with _loading(name, "model"):
@@ -180,7 +179,7 @@ def adapter_base(name: str | Path, revision: str | None = None, field: str = "mo
 
 
 def omits_soft_cap(model: Any) -> bool:
-    """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
+    """Return whether attention has a soft cap (Gemma-2) and goes through sdpa, which omits it."""
     cap = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
     return cap is not None and model.config._attn_implementation == "sdpa"
 
@@ -189,7 +188,7 @@ def omits_soft_cap(model: Any) -> bool:
 
 
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
-    """Refuse a model some of whose tensors its files lack or have in another shape; mention those it has no use for.
+    """Refuse a model some of whose tensors its files lack or have in another shape.
 
     `loaded` is what `from_pretrained(..., output_loading_info=True)` says beside the model.
     """
@@ -204,7 +203,7 @@ def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: s
 
 
 def require_finite(model: Any, name: str | Path, *, field: str = "model") -> None:
-    """Refuse weights that are not finite. One pass over the memory: 15 billion bytes a second and core."""
+    """Refuse weights that are not finite, in one pass over the memory."""
     bad = [key for key, tensor in model.named_parameters() if not is_finite(tensor.detach())]
     if bad:
         problem = f"{str(name)!r} has numbers that are not finite in {bad[0]}{and_more(len(bad), 'tensors')}"
@@ -277,7 +276,7 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     loaded = loaded.to(stored if dtype == "auto" else getattr(torch, dtype))
     name = str(loaded.dtype).removeprefix("torch.")
     require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
-    # beside an adapter no generation config is saved, and its base's may not know the token that training ends with
+    # the generation config of an adapter's base may not know the token that training ends with
     ends = loaded.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if tokenizer.eos_token_id not in [None, *ends]:

@@ -1,13 +1,12 @@
-"""Settings that are declared once: a dataclass whose fields carry their description and bounds, from which a command
-line is made and by which values are checked.
+"""Settings that are declared once: dataclasses whose fields carry their help and bounds.
 
-    >>> @dataclass(frozen=True, kw_only=True)
-    ... class Settings:
-    ...     samples: int = option(8, help="Samples of each problem (0: greedy decoding only).", least=0)
-    ...     __post_init__ = check_options
-    >>> Settings(samples=-1)
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: samples: must be at least 0, got -1
+>>> @dataclass(frozen=True, kw_only=True)
+... class Settings:
+...     samples: int = option(8, help="Samples of each problem (0: greedy decoding only).", least=0)
+...     __post_init__ = check_options
+>>> Settings(samples=-1)
+Traceback (most recent call last):
+trimsft.errors.UsageError: samples: must be at least 0, got -1
 """
 
 import dataclasses

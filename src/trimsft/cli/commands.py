@@ -1,4 +1,4 @@
-"""The commands: settings in, a result out that is printed as tables or as JSON. Heavy imports stand inside them."""
+"""The commands: settings in, a result out. Heavy imports stand inside them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ commands.add_typer(study.study_app, name="study")
 
 
 def train_flag(field: str) -> str:
-    """Return what `train` calls a field: the names that all commands share, else the field's own."""
+    """Return what `train` calls a field: `--data` for `dataset_name`."""
     shared = {"model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
     return shared.get(field, field if field.startswith("-") else f"--{field}")
 
@@ -65,8 +65,8 @@ def train_command(
 ) -> None:
     """Fine-tune a model.
 
-    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint; rerun the command to
-    resume.
+    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint;
+    rerun the command to resume.
 
     \b
     The fields that matter:
@@ -131,7 +131,7 @@ def watch(settings: WatchSettings) -> None:
     from rich.text import Text
 
     console, has_ended = terminal.make_console(), False
-    with Live(console=console, auto_refresh=False) as live:  # where nobody sees it change, the last state alone
+    with Live(console=console, auto_refresh=False) as live:
         while not has_ended:
             text, has_ended = look(settings.run.expanduser(), console.width)
             live.update(Text(f"{text}\n"), refresh=True)
@@ -145,8 +145,8 @@ def watch(settings: WatchSettings) -> None:
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume, or
-    with more samples, temperatures or problems: what is recorded is never generated again.
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded
+    is never generated again: rerun the command to resume, or with more samples or problems.
 
     \b
     Examples:
@@ -180,8 +180,8 @@ def evaluate(settings: EvalSettings) -> Output:
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
-    is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
+    Shows the differences from the first run: sampled, greedy, and at the first run's best temperature,
+    with 95 % intervals and sign-flip p-values, corrected for the number of comparisons.
 
     \b
     Example:
@@ -203,8 +203,8 @@ def compare(settings: CompareSettings) -> Output:
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
-    One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
-    each token. It says whether the model supports the data, and which band to train with. Several models are compared
+    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each token.
+    Says whether the model supports the data, and which band to train with. Several models are compared
     on the same rows. Finished tables are kept when the command is run again.
 
     \b
@@ -231,7 +231,7 @@ def tokens(settings: TokenSettings) -> Output:
 
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
-    """Return what the tokens say about training on these rows; for a model that is no run, the command, too."""
+    """Return what the tokens say about training, and the commands for a model that is no run."""
     given = [(f"--{name}", str(value)) for name, value in given_options(settings).items() if name in ROWS]
     lines = []
     for one in tables.summaries:
@@ -249,7 +249,7 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
 
-    What is learned from each token, scores, answers, gaps, trainings. Made from the runs' files alone, in seconds.
+    What is learned from each token, scores, answers, gaps, trainings, from the runs' files alone.
 
     \b
     Example:
@@ -271,9 +271,9 @@ def report(settings: ReportSettings) -> Output:
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
-    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
-    after a short training on other rows: noise stays low, news rises. The data itself is never changed. Rerun the
-    command to resume.
+    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and
+    still so after a short training on other rows: noise stays low, news rises. The data itself is never
+    changed. Rerun the command to resume.
 
     \b
     Example:
@@ -294,8 +294,8 @@ def audit(settings: AuditSettings) -> Output:
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
 
-    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype, beside the
-    configuration, the tokenizer and its chat template: for vLLM, llama.cpp and whatever loads a folder of the hub.
+    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype,
+    with configuration, tokenizer and template: for vLLM, llama.cpp and whatever loads such a folder.
 
     \b
     Example:
@@ -316,8 +316,8 @@ CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="
 def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy them.
 
-    train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
-    where the documentation has it. What is there already is never replaced.
+    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to where
+    the documentation has it. What is there already is never replaced.
 
     \b
     Example:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def doctor(as_json: JsonFlag = False) -> None:
     """Check this machine.
 
-    Names versions and the device, asks for the hub, and checks every backend of the head against float64. Exits with 1
-    if one is wrong. Whether the installed packages fit each other, pip check says.
+    Names versions, the device and the hub, and checks every backend of the head against float64; exits
+    with 1 if one is wrong. Whether the installed packages fit each other, pip check says.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def doctor(as_json: JsonFlag = False) -> None:
 
 
 def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
-    """Measure the largest relative error of loss and gradients on a small batch, whose gaps spread from -5 to 9."""
+    """Measure the largest relative error of loss and gradients on a small batch."""
     import torch
 
     from trimsft import TrimSFT, linear_cross_entropy
@@ -66,6 +66,7 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
     check = {"backend": backend, "dtype": str(dtype).removeprefix("torch."), "tolerance": tolerance}
     torch.manual_seed(0)
     weight, labels = torch.randn(vocabulary, width) / width**0.5, torch.randint(vocabulary, (256,))
+    # gaps from -5 to 9
     hidden = torch.randn(256, width) + 12 * torch.rand(256, 1) * weight[labels]
 
     def solve(backend: Any, exact: bool) -> list[torch.Tensor]:

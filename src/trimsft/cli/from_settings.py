@@ -1,11 +1,11 @@
-"""Commands made from settings: each field of a dataclass becomes an option, its help and default as declared there.
+"""Commands made from settings: each field of a dataclass becomes an option.
 
 @app.command("eval")
 @command_of(EvalSettings, resumes=True, shown="benchmarks samples out")
 def evaluate(settings: EvalSettings) -> Output: ...
 
-What the function takes beyond the settings are options of the command alone, and it may return what is printed, for
-which every command has --json. Errors call fields by their options.
+What the function takes beyond the settings are options of the command alone. It may return what is
+printed, for which every command has --json. Errors call fields by their options.
 """
 
 import dataclasses
@@ -76,13 +76,13 @@ def flag_names(kind: type) -> Callable[[str], str]:
 
 
 def _parameters_of(kind: type, shown: Sequence[str]) -> list[inspect.Parameter]:
-    """Return a keyword parameter for each option of a dataclass, annotated as typer wants it; those shown first."""
+    """Return a parameter for each option of a dataclass, as typer wants it; those shown first."""
     hints, known = typing.get_type_hints(kind), options_of(kind)
     defaults = {one.name: one.default for one in dataclasses.fields(kind)}
     parameters = []
     for name in sorted(known, key=lambda name: shown.index(name) if name in shown else len(shown)):
         option, default = known[name], defaults[name]
-        # of one value the type, text where typer does not know it; several may be given of a sequence
+        # the type of one value, text where typer does not know it
         is_list = typing.get_origin(hints[name]) in (tuple, Sequence)
         kinds = typing.get_args(hints[name]) or (hints[name],)
         plain = next((one for one in kinds if one in METAVARS), str)

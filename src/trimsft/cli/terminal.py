@@ -1,7 +1,7 @@
 """What commands share on a terminal: how they end, what they say on stderr, progress, results.
 
-A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it stands, 129 after
-SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. Everything but results goes to stderr, and no progress with --quiet.
+A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it
+stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 def ending(
     name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
 ) -> Iterator[None]:
-    """Turn what is raised within into a message and an exit code, and what is logged from `level` on into lines.
+    """Turn what is raised within into a line and an exit code, what is logged into lines.
 
     Args:
+        level: the least that is printed of what this package logs.
         name_of: gives what a field is called on the command line of this command.
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
@@ -53,7 +54,7 @@ def ending(
     if quiet:
         os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
     try:
-        if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
+        if signal.getsignal(signal.SIGTERM) is end_at_once:  # not for a caller in Python
             handle_signals(interrupt)
         yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
@@ -72,7 +73,7 @@ def ending(
 
 
 def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
-    """Return the line for an error, empty if another process says it; None for a bug, which keeps its traceback."""
+    """Return the line for an error, empty if another process says it; None for a bug."""
     if isinstance(error, TrimSFTError):
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
@@ -112,9 +113,9 @@ def is_first_process() -> bool:
 
 
 class Progress:
-    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere a few lines.
+    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal.
 
-    One when a name or its stage is new, one at its end, others every half minute.
+    Elsewhere a line when a name or its stage is new, one at its end, others every half minute.
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,7 @@ class Progress:
         columns = (texts[0], BarColumn(18), texts[1])
         self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._tasks: dict[str, Any] = {}
-        self._printed: dict[str, tuple[object, float]] = {}  # where a name was, and when, at its last line
+        self._printed: dict[str, tuple[object, float]] = {}  # at its last line
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -159,7 +160,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command prints: a value for programs; tables and lines for people; on stderr what failed on the way."""
+    """What a command prints: a value for programs; tables, lines and failures for people."""
 
     value: Any
     tables: Sequence[Table] = ()
@@ -185,7 +186,7 @@ def print_output(output: Output, as_json: bool) -> None:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console without colours for numbers and paths; on stderr it is silent with --quiet."""
+    """Return a console without colours for numbers; on stderr it is silent with --quiet."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())

@@ -1,4 +1,4 @@
-"""Run directories: where everything of a run is, what it was made with, and which process works on it.
+"""Run directories: where everything of a run is, and which process works on it.
 
 runs/trim/
   .lock           held while a process works here; says which one
@@ -59,7 +59,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out: `with run.lock():`. Of a distributed run only one process may take it.
+        """Keep other processes out: `with run.lock():`; in a distributed run for one process.
 
         The directory itself may be a link, nothing in it may.
         """
@@ -80,9 +80,9 @@ class RunDirectory:
             raise RunError(f"{self.config_path}: not readable as YAML ({one_line(error)})", hint=RESTORE) from error
 
     def settle_config(self, settings: Mapping[str, Any], *, harmless: Collection[str] = ()) -> None:
-        """Write `config.yaml` the first time; later refuse settings that differ from it, but for `harmless` ones.
+        """Write `config.yaml` the first time; later refuse settings that differ from it.
 
-        The latter are named like `a.b` where they are nested; the file shows the latest.
+        But for `harmless` ones, named like `a.b` where they are nested; the file shows the latest.
         """
         import yaml
 
@@ -92,7 +92,7 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
-            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""  # of a run of another kind all differ
+            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""
             problem = f"{self.path} holds a run with other settings: {'; '.join(refused[:6])}{more}"
             raise RunError(problem, hint="give it the same settings to continue it, or choose another output directory")
         if before is None or changed:
@@ -122,7 +122,7 @@ class RunDirectory:
 
 
 def find_weights(model: str | Path) -> str:
-    """Return what `from_pretrained` loads: a run directory's model, a model folder, or a name of the hub."""
+    """Return what `from_pretrained` loads: the model of a run, a folder, or a name of the hub."""
     folder = Path(model).expanduser()
     run = RunDirectory(folder)
     if run.is_run():
@@ -136,8 +136,8 @@ def find_weights(model: str | Path) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return what a result may depend on: versions, system, GPUs (if torch is loaded), command line."""
-    trimsft = sys.modules[__name__.partition(".")[0]]  # importing it here would turn the direction of imports
+    """Return what a result may depend on: versions, system, GPUs, command line."""
+    trimsft = sys.modules[__name__.partition(".")[0]]  # it imports this module
     versions: dict[str, str | None] = {"trimsft": trimsft.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -152,7 +152,7 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """Return the command line of this process without secrets; `python -m` by the name of its package."""
+    """Return the command line of this process, without secrets."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
     return shlex.join(hide_secrets([name, *sys.argv[1:]]))
@@ -203,7 +203,7 @@ def _lock_of(path: Path) -> FileLock:
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Keep other processes out, also those of other machines; to take a lock again in one process is harmless.
+    """Keep other processes out, also of other machines; a process may take a lock again.
 
     Args:
         patience: seconds to wait for whoever holds it; then `RunInUse` is raised.

@@ -37,7 +37,7 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; on the way out the file takes the name, unless something failed."""
+    """Yield a name to write to; on the way out the file becomes `path`, unless something failed."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,9 +60,9 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 
 def publish(beside: Path, folder: Path) -> None:
-    """Give a folder that was filled `beside` its name, all its files on disk and readable as the umask has it."""
+    """Give a folder that was filled `beside` its name, its files on disk and readable."""
     for path in beside.iterdir():
-        path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
+        path.chmod(beside.stat().st_mode & 0o666)  # safetensors: the owner alone
         sync(path)
     beside.rename(folder)
     sync(folder.parent)
@@ -73,7 +73,7 @@ def _cannot_write(path: Path, error: OSError) -> WriteError:
 
 
 def refuse_links(*paths: Path) -> None:
-    """Raise where a place to be written, or anything in it, is a link: from elsewhere it may lead to any file."""
+    """Refuse a place that is a link or holds one: from elsewhere it may lead to any file."""
     for path in paths:
         if path.is_symlink():
             hint = "replace it by what it leads to, or choose another output directory"
@@ -98,7 +98,7 @@ def sync(path: Path) -> None:
 
 
 class JsonLines:
-    """A file of one JSON object per line that only grows; a line that a kill cut short counts as never written."""
+    """A file of one JSON object a line that only grows; a line cut short was never written."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -132,7 +132,7 @@ class JsonLines:
         return list(self)
 
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
-        """Cut the file before the first record for which `is_after` holds; return how many lines went."""
+        """Cut the file before the first record that `is_after` holds for; return how many went."""
         self.close()
         lines = list(self._lines())
         keep = next((index for index, (_, record) in enumerate(lines) if is_after(record)), len(lines))
@@ -173,10 +173,10 @@ def fingerprint_file(path: Path) -> str:
 
 
 def fingerprint_folder(path: Path) -> str:
-    """Return the SHA-256 over a folder: names, sizes and contents of its files, but for hidden ones.
+    """Return the SHA-256 of a folder: names, sizes and contents of all but hidden files.
 
-    Of each file at most 256 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the header)
-    to its last: all of a small one; of others enough to tell a model from its fine-tuned copy, no proof of equality.
+    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last: enough
+    to tell a model from its fine-tuned copy, no proof of equality.
     """
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):

@@ -1,4 +1,4 @@
-r"""What files and servers say, read with suspicion: JSON and YAML that are refused in one line, whatever is in them.
+r"""JSON and YAML of files and servers, refused in one line, whatever is in them.
 
     >>> parse_json(b'{"samples": 8}')
     {'samples': 8}
@@ -6,8 +6,7 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
     Traceback (most recent call last):
     trimsft.errors.RunError: settings.json: greedy: input should be a valid boolean, got 3.5; restore it or remove it
 
-Both parsers raise `ValueError` in one line and nothing else; `read_json` and `checked` say where it stood, as a
-`RunError`.
+Both parsers raise `ValueError` alone; `read_json` and `checked` say where it stood, as a `RunError`.
 """
 
 import json
@@ -26,12 +25,12 @@ def parse_json(text: bytes | str) -> Any:
     """Return the value of a JSON text."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # also of no UTF-8
         raise ValueError(one_line(error)) from error
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text; refuse a key that is there twice, of which PyYAML takes the last in silence."""
+    """Return the value of a YAML text; refuse a key that is there twice."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -45,7 +44,7 @@ def parse_yaml(text: str) -> Any:
 
     try:
         return yaml.load(text, Loader)
-    except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
+    except Exception as error:  # also what a tag makes of its value
         raise ValueError(one_line(error)) from error
 
 
@@ -55,7 +54,7 @@ def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
 
 
 def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE, is_json: bool = False) -> Kind:
-    """Return a parsed value, or a text of JSON, as a type or a dataclass; `where` is the place that an error names."""
+    """Return a parsed value, or a text of JSON, as a type; an error names `where` it stood."""
     from pydantic import TypeAdapter, ValidationError
 
     if (adapter := _adapters.get(kind)) is None:

@@ -20,7 +20,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def without_folders(text: str) -> str:
-    """Return the text with the last part of each absolute path alone: a page or manifest that is shared names no home.
+    """Return the text with the last part of each absolute path alone: it names no home.
 
     >>> without_folders("trimsft train /home/me/a.yaml --out=/home/me/runs/trim --data rows/b.jsonl")
     'trimsft train a.yaml --out=trim --data rows/b.jsonl'
@@ -34,7 +34,7 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return the value without the secrets in its dictionaries, and stars for JSON with one."""
+    """Return the value without its secrets, and stars for JSON with one."""
     if isinstance(value, dict):
         return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
     if isinstance(value, list):
@@ -43,7 +43,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
-    """Return a command line with stars for its secrets: `--name value`, `--name=value`, `name=value`, JSON, URLs."""
+    """Return a command line with stars for its secrets."""
     shown, hide = [], False
     for word in words:
         name, equals, _ = word.partition("=")
