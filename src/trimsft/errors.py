@@ -1,4 +1,4 @@
-r"""What goes wrong, as data: the field, its value and what would be right; signals; and how a command ends.
+r"""What goes wrong, as data: the field, its value and what would be right; signals; exit codes.
 
 >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
 >>> print(error)
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-FAILED, REFUSED = 1, 2  # exit codes: something failed on the way, the request cannot be carried out as it stands
+FAILED, REFUSED = 1, 2  # exit codes; the second is of a request that cannot be carried out
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
@@ -53,7 +53,7 @@ class TrimSFTError(Exception):
         return self.message()
 
     def message(self, name_of: Callable[[str], str] = str) -> str:
-        """Return the message with fields called as `name_of` says, such as `--data` for `dataset_name`."""
+        """Return the message with fields called as `name_of` says."""
         text = f"{name_of(self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
             text += f", got {_short.repr(self.value)}"
@@ -98,7 +98,7 @@ class RunInUse(RunError):
 
 
 class WriteError(RunError):
-    """A file that could not be written, such as on a full disk; nothing that was there before is lost."""
+    """A file that could not be written; nothing that was there before is lost."""
 
     exit_code = FAILED
 
@@ -109,7 +109,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return the text on one line that a person can read; what would act on a terminal is spelled out."""
+    """Return the text on one line; what would act on a terminal is spelled out."""
     line = " ".join(text.split())
     line = line if len(line) <= 2000 else f"{line[:2000]} ..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
@@ -135,7 +135,7 @@ SIGNALS = {2: "interrupted", 15: "terminated"} | ({1: "hung up"} if hasattr(sign
 class Interrupted(KeyboardInterrupt):
     """One of these signals, raised where Ctrl-C would be; `details` follow the word for it.
 
-    Where a plain KeyboardInterrupt has passed an import, Python may end the program by the signal itself.
+    A plain KeyboardInterrupt that has passed an import may end the program by the signal itself.
     """
 
     def __init__(self, number: int, details: str = "") -> None:
@@ -164,8 +164,8 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 def handle_signals(handler: Handler) -> dict[int, Handler]:
     """Have the signals that ask a program to end call `handler`; return who was called before.
 
-    Also SIGINT that was inherited as ignored, as a shell starts what stands in the background; SIGHUP stays ignored,
-    which is what `nohup` is for. Outside of the main thread Python delivers no signals, so nothing is changed there.
+    Also SIGINT that was inherited as ignored, as a shell starts what stands in the background; SIGHUP
+    stays ignored, for `nohup`. Outside of the main thread, which alone gets signals, nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

@@ -28,7 +28,7 @@ class Option:
     """What is known of a field beside its type and default."""
 
     help: str = ""  # a sentence; the command line adds the default by itself
-    flags: tuple[str, ...] = ()  # names on the command line, if not --field-name; a bool with one has no --no- form
+    flags: tuple[str, ...] = ()  # if not --field-name; a bool with one has no --no- form
     argument: str | None = None  # the metavar of a positional argument; None for options
     metavar: str = ""  # what --help calls a text that an option takes
     least: float | None = None
@@ -59,7 +59,7 @@ _NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}  # also 
 
 
 def check_options(settings: Any) -> None:
-    """Refuse values of another type than their field's, beyond their bounds or not among the choices.
+    """Refuse values of another type than their field's, beyond bounds or not among the choices.
 
     A text or path is taken for the other where the field wants that, and alone for a list of one.
     """
@@ -105,7 +105,7 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
 
 
 def check_path(name: str, value: str | Path) -> Path:
-    """Return the path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
+    """Return the path, `~` as the home it stands for; refuse what cannot name a file or folder."""
     try:
         path = Path(value).expanduser()
         path.exists()

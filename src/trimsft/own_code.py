@@ -4,7 +4,7 @@
     Traceback (most recent call last):
     trimsft.errors.UsageError: objective: module 'trimsft.errors' has no 'UsageErr'; did you mean 'UsageError'?
 
-Loading runs code. A name is loaded where the user gives it: on a command line, in a recipe that it names, in Python.
+Loading runs code. A name is loaded where the user gives it: on a command line, in its recipe, in Python.
 Whoever reads a file that may come from elsewhere (a run directory, a benchmark) does not call this.
 """
 
@@ -30,7 +30,7 @@ def require_reference(reference: str, *, field: str, example: str) -> None:
 
 
 def load_attribute(reference: str, *, field: str, name: str | None = None) -> Any:
-    """Return what `module:Attribute` stands for; raises `UsageError` about `field`, in which it is called `name`."""
+    """Return what `module:Attribute` stands for; an error is about `field`."""
     module, attribute = reference.split(":")
     here = os.getcwd()
     # the last place to import from, so that nothing in it takes the place of an installed package
@@ -58,7 +58,7 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
 
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:
-    """Return the SHA-256 of the files of what was loaded: of the module that is named, and of its class or function."""
+    """Return the SHA-256 of the files of the module that is named, and of its class or function."""
     kind = loaded if inspect.isclass(loaded) or inspect.isroutine(loaded) else type(loaded)
     modules = (reference.partition(":")[0], kind.__module__)
     files = [getattr(sys.modules.get(name), "__file__", None) for name in modules]

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent
 
 
 def list_shipped() -> dict[str, Path]:
-    """Return every file by its name, of a wheel beside this module, of a checkout in the repository; recipes first."""
+    """Return every file by its name, of a wheel or of a checkout; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
     paths = [path for place in PLACES for path in (root / place, *(root / place).rglob("*"))]
     paths.sort(key=lambda path: (path.suffix != ".yaml", len(path.parts), path.as_posix()))
@@ -23,7 +23,7 @@ def list_shipped() -> dict[str, Path]:
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
-    """Return a file here, or a recipe that is shipped; `field` is the setting that an error blames."""
+    """Return a file here, or a recipe that is shipped; an error is about `field`."""
     check_path(field, name)
     if Path(name).exists():
         return Path(name).resolve()
@@ -35,7 +35,7 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
 
 
 def copy_shipped(folder: Path) -> list[Path]:
-    """Copy every file to where the repository has it, beneath `folder`; refuse to replace one that differs."""
+    """Copy every file to where the repository has it; refuse to replace one that differs."""
     folder = check_path("out", folder)
     copies = {folder / name: path.read_bytes() for name, path in list_shipped().items()}
     for path, content in copies.items():

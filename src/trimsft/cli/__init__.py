@@ -9,7 +9,7 @@ from trimsft.errors import FAILED, REFUSED, end_at_once, handle_signals
 
 EXTRAS = {
     "train": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
-    "compare": "report", "report": "report", "recipes": "cli", "doctor": "cli",
+    "compare": "report", "report": "report", "recipes": "cli", "doctor": "models",
 }  # fmt: skip
 """The extra of pyproject.toml with what a command needs; of all others `study`."""
 

@@ -1,4 +1,4 @@
-r"""Secrets in settings and on command lines, known by their names; no file and no line on a terminal may hold one.
+r"""Secrets in settings and on command lines, known by their names; no file may hold one.
 
 >>> without_secrets({"hub_token": "hf_x", "eos_token": "</s>"})
 {'eos_token': '</s>'}
