@@ -1,4 +1,4 @@
-"""What the documentation shows runs, what it points to exists, and the site builds without a dead link.
+"""What the documentation shows runs, what it points to exists, and the site builds.
 
 A block of Python runs here, in a folder of its own. One that cannot says why in a comment above it:
 
@@ -41,7 +41,7 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
 
 
 def commands(page: Path) -> list[str]:
-    """Return the commands of a page's shell blocks, continued lines joined; of consoles what stands behind $."""
+    """Return the commands of a page's shell blocks; of consoles what stands behind $."""
     lines = [line for _, block in blocks(page, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
     for _, block in blocks(page, "console"):
         lines += [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""The recipes are the paper's, every key of theirs exists, and what the README of the folder says is so."""
+"""The recipes are the paper's, their keys exist, and what the README of the folder says is so."""
 
 import os
 import re
@@ -98,7 +98,7 @@ STAND_INS = {
 ENDED_BY = """trap 'kill $!; echo "saved within $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s"; exit {code}' TERM
 sleep 60 & kill -{signal} "$BATCH"
 wait"""
-"""A training that is told to end, with its launcher: it saves, and ends with a code that is not 0."""
+"""A training that is told to end: it saves, and ends with a code that is not 0."""
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 

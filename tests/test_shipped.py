@@ -1,4 +1,4 @@
-"""Recipes, examples and constraints are found from a wheel as from a checkout, and copied without loss."""
+"""Recipes, examples and constraints are found from a wheel, and copied without loss."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def run(*words: str) -> Result:
 
 @pytest.fixture
 def wheel(tmp_path, monkeypatch) -> Path:
-    """A package as an installed wheel has it: what pyproject.toml puts beside its modules, and no repository."""
+    """A package as an installed wheel has it, and no repository."""
     package = tmp_path / "site-packages" / "trimsft"
     _, _, rest = (ROOT / "pyproject.toml").read_text().partition("[tool.hatch.build.targets.wheel.force-include]\n")
     for source, target in re.findall(r'^"(.+)" = "(.+)"$', rest.partition("\n[")[0], re.MULTILINE):

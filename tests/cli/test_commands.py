@@ -1,4 +1,4 @@
-"""The commands as a whole: help, names of options, imports, what train prints, where cells stand."""
+"""The commands as a whole: help, imports, what train prints, where cells stand."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ def run(*arguments: str):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "study run"])
-def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     result = run(*command.split(), "--help")
     lines = result.stdout.splitlines()

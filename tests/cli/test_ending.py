@@ -131,12 +131,12 @@ def test_signals_end_a_command_in_the_background(number: int, code: int, word: s
     assert (child.returncode, said.decode()) == (code, f"trimsft: {word}\n")
 
 
-def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_leaves_the_message_of_the_first(capsys) -> None:
     before = handle_signals(end_at_once)
     try:
         with pytest.raises(typer.Exit) as ended, ending():
             os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
+        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
