@@ -69,7 +69,8 @@ def check_options(settings: Any) -> None:
         object.__setattr__(settings, name, value)  # most are frozen
         for is_kept, bound in (
             (
-                (math.isfinite(value), "a finite number"),
+                (not math.isnan(value), "a number"),
+                (not math.isinf(value), "finite"),
                 (known.least is None or value >= known.least, f"at least {known.least}"),
                 (known.above is None or value > known.above, f"above {known.above}"),
                 (known.most is None or value <= known.most, f"at most {known.most}"),
