@@ -67,19 +67,16 @@ def check_options(settings: Any) -> None:
     for name, known in options_of(type(settings)).items():
         value = _converted(name, getattr(settings, name), hints[name])
         object.__setattr__(settings, name, value)  # most are frozen
-        for is_kept, bound in (
-            (
+        if isinstance(value, int | float):
+            for is_kept, bound in (
                 (not math.isnan(value), "a number"),
                 (not math.isinf(value), "finite"),
                 (known.least is None or value >= known.least, f"at least {known.least}"),
                 (known.above is None or value > known.above, f"above {known.above}"),
                 (known.most is None or value <= known.most, f"at most {known.most}"),
-            )
-            if isinstance(value, int | float)
-            else ()
-        ):
-            if not is_kept:
-                raise UsageError(f"must be {bound}", field=name, value=value)
+            ):
+                if not is_kept:
+                    raise UsageError(f"must be {bound}", field=name, value=value)
         for one in value if isinstance(value, tuple) else (value,):
             if known.choices and isinstance(one, str) and one not in known.choices:
                 raise unknown_name(name, one, known.choices)

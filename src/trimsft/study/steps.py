@@ -75,7 +75,7 @@ class Job:
             redirect_output(self.folder.log(cell))
             return Result("done", seconds=self.run(cell))
         except RunInUse as error:
-            return Result("elsewhere", error.holder)
+            return Result("elsewhere", str(error.holder or "another process"))
         except Exception as error:  # whatever a library raises ends this cell, and no other
             with suppress(OSError):
                 traceback.print_exc()
