@@ -62,7 +62,8 @@ class _takes(Generic[Options]):
     def __call__(self, run: Callable[[], Result]) -> Callable[Options, Result]: ...
     def __call__(self, run: Any) -> Any:
         own = {name: one for name, one in inspect.signature(run).parameters.items() if one.kind != one.VAR_KEYWORD}
-        run.__signature__ = inspect.Signature((own | dict(inspect.signature(self._settings).parameters) | own).values())
+        fields = inspect.signature(self._settings).parameters
+        run.__signature__ = inspect.Signature([*(own | dict(fields) | own).values()])
         return run
 
 

@@ -53,8 +53,8 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
         return operator.attrgetter(attribute)(imported)
     except AttributeError:
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else None
-        raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=hint) from None
+        guess = f"did you mean {near[0]!r}?" if near else None
+        raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=guess) from None
 
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:
