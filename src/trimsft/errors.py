@@ -49,9 +49,6 @@ class TrimSFTError(Exception):
         self.problem, self.field, self.hint, self.remedy = problem, field, hint, remedy
         self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
 
-    def __str__(self) -> str:
-        return self.message()
-
     def message(self, name_of: Callable[[str], str] = str) -> str:
         """Return the message with fields called as `name_of` says."""
         text = f"{name_of(self.field)}: {self.problem}" if self.field else self.problem
@@ -65,6 +62,8 @@ class TrimSFTError(Exception):
             setting = f"{name}={value!r}" if flag == name else flag if value is True else f"{flag} {value}"
             text += f"; set {setting}"
         return _printable(text)
+
+    __str__ = message
 
 
 class UsageError(TrimSFTError, ValueError):

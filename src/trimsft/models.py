@@ -232,8 +232,7 @@ class ExportSettings:
         choices=("auto", "bfloat16", "float16", "float32"),
     )
 
-    def __post_init__(self) -> None:
-        check_options(self)
+    __post_init__ = check_options
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import typer
 from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
 from trimsft.options import options_of
 
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 METAVARS = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER", bool: None}
 
 
@@ -56,7 +57,8 @@ def command_of(
                 print_output(output, as_json)
 
         parameters = [*_parameters_of(kind, shown.split()), *own]
-        parameters += [_keyword(name, False, annotation) for name, annotation in flags.items()]
+        for name, annotation in flags.items():
+            parameters.append(inspect.Parameter(name, KEYWORD, default=False, annotation=annotation))
         parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
         call.__name__, call.__doc__ = run.__name__, run.__doc__
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -96,9 +98,6 @@ def _parameters_of(kind: type, shown: Sequence[str]) -> list[inspect.Parameter]:
         annotation = list[plain] if is_list else plain | None if default is None else plain  # type: ignore[valid-type]
         default = inspect.Parameter.empty if default is dataclasses.MISSING else default
         default = list(default) if isinstance(default, tuple) else default
-        parameters.append(_keyword(name, default, typing.cast(Any, Annotated)[annotation, declared]))
+        annotation = typing.cast(Any, Annotated)[annotation, declared]
+        parameters.append(inspect.Parameter(name, KEYWORD, default=default, annotation=annotation))
     return parameters
-
-
-def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
