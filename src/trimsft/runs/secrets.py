@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from trimsft.runs.parsing import parse_json
+
 HIDDEN = "***"
 _NAME = re.compile(
     r"(^|(hub|hf|auth|access|api|bearer)[-_]?)token$|(api[-_]?key|password|passwd|secret)$", re.IGNORECASE
@@ -34,12 +36,17 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return the value without its secrets, and stars for JSON with one."""
+    """Return the value without the secrets in its dictionaries, also where they are JSON."""
     if isinstance(value, dict):
         return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
     if isinstance(value, list):
         return [without_secrets(entry) for entry in value]
-    return HIDDEN if isinstance(value, str) and _holds_secret(value) else value
+    if isinstance(value, str) and _holds_secret(value):
+        try:
+            return without_secrets(parse_json(value))
+        except ValueError:
+            return HIDDEN
+    return value
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
