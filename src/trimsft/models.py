@@ -232,7 +232,8 @@ class ExportSettings:
         choices=("auto", "bfloat16", "float16", "float32"),
     )
 
-    __post_init__ = check_options
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True)
