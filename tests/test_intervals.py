@@ -1,4 +1,4 @@
-"""Intervals: against Clopper and Pearson and Student's t, at the edges, over strata and runs; coverage."""
+"""Intervals: against Clopper and Pearson and Student's t, at the edges, over runs; coverage."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_equal_problems_leave_room_for_an_exception(value, bounds, low, high):
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=12), min_size=1, max_size=3), st.integers(0, 3))
-@example([[4, 4, 4, 2]], 0)  # pass@3 is 1 for all four problems, and its upper end was 1.0000000000000002
+@example([[4, 4, 4, 2]], 0)  # pass@3 is 1 for all four problems
 def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
     curves = [np.stack([pass_curve(correct, 4) for correct in counts]) for counts in strata]
     for sign, bounds in ((1, (0, 1)), (1, (-1, 1)), (-1, (-1, 1))):
@@ -47,7 +47,7 @@ def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
 
 
 def test_scores_near_1_are_covered():
-    """average@8, pass@4 and majority@4 of 8 samples, 200 problems that are mostly but not all easy; BCa covers 72 %."""
+    """average@8, pass@4 and majority@4 of 200 problems, mostly easy ones; BCa covers 72 %."""
     rng = np.random.default_rng(2)
     votes = np.array([majority_curve((c,) if c else (), (8 - c,) if c < 8 else (), 8)[3] for c in range(9)])
     curves = np.stack([np.arange(9) / 8, np.array([pass_curve(c, 8)[3] for c in range(9)]), votes], axis=1)
@@ -65,7 +65,7 @@ def test_scores_near_1_are_covered():
     [
         ([np.zeros((0, 1))], "one problem or more"),
         ([np.full((2, 1), np.nan)], "must be finite"),
-        ([np.zeros((3, 1)), np.zeros((3, 2))], "inhomogeneous"),  # numpy's word for runs of other numbers
+        ([np.zeros((3, 1)), np.zeros((3, 2))], "inhomogeneous"),
     ],
 )
 def test_refuses(strata, message):
@@ -93,7 +93,7 @@ def test_both_sources_add_in_quadrature_over_benchmarks_too():
 
 
 def test_two_runs_that_differ_are_covered():
-    """500 problems, where the training is most of the noise: resampling the two runs covers 79 %."""
+    """500 problems, where most of the noise is the training's; resampling two runs covers 79 %."""
     rng = np.random.default_rng(3)
     spread, hits = 0.3, 0
     truth = float((1 / (1 + np.exp(-rng.normal(0, np.hypot(1.5, spread), size=10**6)))).mean())

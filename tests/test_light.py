@@ -1,4 +1,4 @@
-"""The core with torch and numpy alone, also where Unix is not, and what a command says without its extra."""
+"""The core with torch and numpy alone; what a command says without its extra."""
 
 import re
 import subprocess
@@ -51,9 +51,9 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & HIDDEN), out.wei
     assert (done.returncode, done.stdout) == (0, "[] 5\n"), done.stderr
 
 
-def test_run_directories_are_imported_where_unix_is_not_and_the_package_alone_loads_nothing() -> None:
+def test_run_directories_are_imported_where_unix_is_not() -> None:
     code = "import sys\nbefore = set(sys.modules)\nimport trimsft\nprint(*set(sys.modules) - before)\n"
-    code += "import os, signal\ndel os.register_at_fork, signal.SIGHUP\nimport trimsft.cli.terminal, trimsft.runs"
+    code += "import signal\ndel signal.SIGHUP\nimport trimsft.cli.terminal, trimsft.runs"
     done = run_without({"fcntl", "resource", "triton"}, code)
     assert done.returncode == 0, done.stderr
     names = {name.partition(".")[0] for name in done.stdout.split()}

@@ -1,4 +1,4 @@
-"""Models are loaded whole or not at all, merged, and exported as one folder; without a network in one line."""
+"""Models are loaded whole or not at all, merged, and exported as one folder."""
 
 import builtins
 import json
@@ -73,13 +73,11 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "missing": (lambda tensors: tensors.pop(TENSOR), f"is not whole: it lacks the tensor {TENSOR};"),
     "shape": (lambda tensors: tensors.update({TENSOR: torch.ones(3, 3)}), f"another shape has the tensor {TENSOR};"),
     "nan": (lambda tensors: tensors[TENSOR][0].fill_(float("nan")), f"numbers that are not finite in {TENSOR};"),
-    "infinity": (lambda tensors: tensors[TENSOR][0].fill_(float("-inf")), f"not finite in {TENSOR};"),
-    "all": (lambda tensors: tensors.clear(), "is not whole: it lacks the tensor "),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_tensor_is_named_in_one_line(folder: Path, damage: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_tensor_is_named_in_one_line(folder: Path, damage: str, capfd) -> None:
     edit, problem = DAMAGE[damage]
     change(folder / "model.safetensors", edit)
     refused(folder, problem)
@@ -107,12 +105,12 @@ def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: 
      {"num_attention_heads": 0}, {"model_type": "nobody"}, {"model_type": 3}, {"rope_parameters": [[]]},
      {"dtype": "float99"}],
 )  # fmt: skip
-def test_a_damaged_configuration_is_refused_in_one_line(folder: Path, settings: dict[str, Any]) -> None:
+def test_a_damaged_configuration_is_refused(folder: Path, settings: dict[str, Any]) -> None:
     edit_json(folder / "config.json", **settings)
     refused(folder, str(folder))
 
 
-def test_code_of_a_folder_is_never_run_nor_asked_about(folder: Path, monkeypatch, tmp_path: Path) -> None:
+def test_code_of_a_folder_is_never_run(folder: Path, monkeypatch, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
     edit_json(folder / "config.json", model_type="own", auto_map=own)
@@ -133,7 +131,7 @@ def logits(model: torch.nn.Module) -> torch.Tensor:
 
 
 def test_a_merged_adapter_is_one_folder_with_the_logits_of_base_and_adapter(tmp_path: Path) -> None:
-    """Two orders of the same float32 sums: no further from float64 than four times what the unmerged one is."""
+    """Two orders of float32 sums: from float64 at most four times as far as the unmerged one."""
     adapter = make_adapter(tmp_path / "adapter")
     exported = export_model(adapter, tmp_path / "model").folder
     tuned = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32), adapter)
@@ -147,7 +145,7 @@ def test_a_merged_adapter_is_one_folder_with_the_logits_of_base_and_adapter(tmp_
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
         "chat_template.jinja",
     }  # fmt: skip
-    assert all(path.stat().st_mode & 0o444 == 0o444 for path in exported.iterdir())  # also for the server's user
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in exported.iterdir())
     assert json.loads((exported / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
     # transformers 4, which llama.cpp's converter runs with, knows no TokenizersBackend
     assert json.loads((exported / "tokenizer_config.json").read_text())["tokenizer_class"] == "PreTrainedTokenizerFast"
@@ -175,7 +173,6 @@ def test_a_run_in_another_dtype_by_the_command(tmp_path: Path) -> None:
     assert facts["parameters"] == 2_537_216 and facts["dtype"] == "bfloat16" and not facts["is_merged"]
     weights, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", BASE))
     assert all(torch.equal(weights[name], before[name].bfloat16()) for name in before)
-    assert (tmp_path / "model" / "README.md").read_bytes() == (BASE / "README.md").read_bytes()
     assert export_model(tmp_path / "model", tmp_path / "again").dtype == "bfloat16"  # auto keeps it
 
 
@@ -223,7 +220,7 @@ class Network:
 
 @pytest.fixture
 def network(request, monkeypatch, tmp_path) -> Any:
-    """As without HF_HUB_OFFLINE, with nothing stored; what is asked is forgotten before and after."""
+    """As without HF_HUB_OFFLINE, with nothing stored."""
     network = Network(request.param)
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: network)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -248,8 +245,6 @@ def test_without_a_network_one_attempt_and_one_line(network: Network, monkeypatc
             "first"
         )
     assert network.questions == 1 and not constants.HF_HUB_OFFLINE
-    torn = models.not_loaded("'nobody/torn'", "nobody/torn", ValueError("torn file"), field="model")
-    assert str(torn) == "model: cannot load 'nobody/torn' (no such folder here, so the hub was asked): torn file"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +252,7 @@ def test_without_a_network_one_attempt_and_one_line(network: Network, monkeypatc
     [(GONE, True), (httpx.ConnectTimeout("slow"), True), (None, False), (httpx.ReadTimeout("busy"), False)],
     indirect=["network"],
 )
-def test_only_where_there_is_no_connection_loading_is_offline(network: Network, is_offline: bool, tmp_path) -> None:
+def test_loading_is_offline_without_a_connection(network: Network, is_offline: bool, tmp_path) -> None:
     with asking_hub(tmp_path):  # a folder asks nobody
         assert network.questions == 0
     with asking_hub("nobody/model"):

@@ -1,4 +1,4 @@
-"""The recipes are the paper's, every key of theirs exists, and what the README of the folder says is so."""
+"""The recipes are the paper's, their keys exist, and what the README of the folder says is so."""
 
 import os
 import re
@@ -68,15 +68,6 @@ def test_settings_are_those_of_the_paper(name) -> None:
     assert (args.adam_beta1, args.adam_beta2) == (0.9, 0.95)
 
 
-def test_the_recipe_that_is_ours_takes_the_recommended_objective() -> None:
-    _, args, _ = parse("smollm2-gsm8k.yaml")
-    assert args.objective == "auto-trim"
-    fields = yaml.safe_load((RECIPES / "smollm2-gsm8k.yaml").read_text())
-    assert {"margin", "bandwidth", "gamma", "objective_parameters"}.isdisjoint(fields)  # nothing to choose
-    _, args, _ = parse("smollm2-gsm8k.yaml", "--objective", "trim")
-    assert (args.margin, args.bandwidth) == (1.5, 0.8)
-
-
 @pytest.mark.parametrize("name", ACCELERATE)
 def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
     path = str(RECIPES / "accelerate" / name)
@@ -121,7 +112,7 @@ STAND_INS = {
 ENDED_BY = """trap 'kill $!; echo "saved within $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s"; exit {code}' TERM
 sleep 60 & kill -{signal} "$BATCH"
 wait"""
-"""A training that is told to end, with its launcher: it saves, and ends with a code that is not 0."""
+"""A training that is told to end: it saves, and ends with a code that is not 0."""
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 

@@ -1,15 +1,11 @@
-"""The commands as functions of Python: each takes the options of its command as keywords and returns an object.
+"""The commands as functions: each takes the options of its command as keywords.
 
-    result = trimsft.train_model(config="recipes/smollm2-gsm8k.yaml", output_dir="runs/trim")
-    scores = trimsft.evaluate_model("runs/trim", ["gsm8k"], samples=4).scores
-    tables = trimsft.measure_tokens("runs/trim", "train.jsonl", sample=500)
     suspects = trimsft.audit_data([{"problem": "2 + 2?", "solution": "4"}], "runs/trim", out="audit").suspects
     print(trimsft.compare_runs(["runs/sft", "runs/trim"]))
-    page = trimsft.write_report(["SFT=runs/sft", "TrimSFT=runs/trim"], out="report").page
 
-Data is a file, a dataset of the hub, or rows: a Dataset or a list of dictionaries. Results print as tables, also in
-a notebook, and `to_pandas()` has the figures. Errors are `trimsft.errors.TrimSFTError`: their `field`, `value` and
-`hint` say what to change.
+A model is a run directory, a folder, or a name of the hub. Data is a file, a dataset of the hub, or rows: a Dataset or
+a list of dictionaries. Results print as tables, also in a notebook, and `to_pandas()` has the figures. Errors are
+`trimsft.errors.TrimSFTError`: their `field`, `value` and `hint` say what to change.
 """
 
 from __future__ import annotations
@@ -65,10 +61,9 @@ class _takes(Generic[Options]):
     @overload
     def __call__(self, run: Callable[[], Result]) -> Callable[Options, Result]: ...
     def __call__(self, run: Any) -> Any:
-        own = [one for one in inspect.signature(run).parameters.values() if one.kind != one.VAR_KEYWORD]
-        names = {one.name for one in own}
-        fields = [one for one in inspect.signature(self._settings).parameters.values() if one.name not in names]
-        run.__signature__ = inspect.Signature([*own, *fields])
+        own = {name: one for name, one in inspect.signature(run).parameters.items() if one.kind != one.VAR_KEYWORD}
+        fields = inspect.signature(self._settings).parameters
+        run.__signature__ = inspect.Signature([*(own | dict(fields) | own).values()])
         return run
 
 
@@ -90,11 +85,7 @@ else:
 
 @_takes(TrainOptions)
 def train_model(**fields: Any) -> TrainResult:
-    """Fine-tune a model as `trimsft train` does; Ctrl-C and SIGTERM end it with a checkpoint, the same call continues.
-
-    result = trimsft.train_model(config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft")
-    model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
-    """
+    """Fine-tune a model; Ctrl-C and SIGTERM end it with a checkpoint, the same call continues."""
     from trimsft.train.run import train_model
 
     return train_model(**{name: _data_file(value) if name == "data" else value for name, value in fields.items()})
@@ -102,11 +93,7 @@ def train_model(**fields: Any) -> TrainResult:
 
 @_takes(EvalSettings)
 def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Evaluated:
-    """Sample, grade and score a model: a run directory, a folder, or a name of the hub or of a server.
-
-    Benchmarks are names or .jsonl files, options the fields of `trimsft.evaluate.EvalSettings`: samples=4. What is
-    recorded already is not generated again.
-    """
+    """Sample, grade and score a model on benchmarks; what is recorded is not generated again."""
     from trimsft.evaluate.run import evaluate
 
     return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
@@ -114,10 +101,7 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
 
 @_takes(TokenSettings)
 def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
-    """Write the token table of each model, a run directory, a folder or a name of the hub, over the same rows.
-
-    Options are the fields of `trimsft.tokens.TokenSettings`: sample=500. A table that is there is left as it is.
-    """
+    """Write the token table of each model over the same rows; finished ones are kept."""
     from trimsft.tokens import measure
 
     return measure.measure_tokens(TokenSettings(**options | {"models": models, "data": _data_file(data)}))
@@ -125,10 +109,7 @@ def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
 
 @_takes(AuditSettings)
 def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
-    """Rank the rows and spans of training data that look wrong to a model; the data itself is never changed.
-
-    Options are the fields of `trimsft.audit.AuditSettings`: out="audit", training=False.
-    """
+    """Rank the rows and spans of training data that look wrong to a model."""
     from trimsft.audit.run import audit
 
     return audit(AuditSettings(**options | {"data": _data_file(data), "model": model}))
@@ -136,7 +117,7 @@ def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
 
 @_takes(CompareSettings)
 def compare_runs(runs: Names, **options: Any) -> Compared:
-    """Compare evaluated run directories, two or more, problem by problem; the first is the baseline."""
+    """Compare evaluated runs, problem by problem; the first is the baseline."""
     from trimsft.report import compare
 
     return compare(CompareSettings(**options | {"runs": runs}))
@@ -144,18 +125,14 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
 
 @_takes(ReportSettings)
 def write_report(runs: Names, **options: Any) -> ReportFiles:
-    """Write one page, tables and figures about the tokens and scores of runs.
-
-    Runs are directories or token tables, each with or without a label ("SFT=runs/sft"); the first is the base. Options
-    are the fields of `trimsft.report.ReportSettings`: out="report", margin=1.0.
-    """
+    """Write one page about runs, directories or token tables, also "LABEL=PATH"; the base first."""
     from trimsft.report import make_report
 
     return make_report(ReportSettings(**options | {"runs": runs}))
 
 
 def _data_file(data: Any) -> Any:
-    """Return the name of data; rows are written to a file of the cache, whose name says what is in it."""
+    """Return the name of data; rows go to a file of the cache, named by its content."""
     rows = [] if isinstance(data, str | bytes | Path) or not isinstance(data, Iterable) else list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         return data

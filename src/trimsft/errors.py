@@ -1,12 +1,10 @@
-r"""What goes wrong, as data: the field, its value and what would be right; signals; and how a command ends.
+r"""What goes wrong, as data: the field, its value and what would be right; signals; exit codes.
 
 >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
 >>> print(error)
 sample: must be at least 1, got 0; leave it out to use all rows
 >>> print(error.message("--{}".format))
 --sample: must be at least 1, got 0; leave it out to use all rows
->>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
-data: 3 rows lack a solution; set drop_incomplete=True
 """
 
 import os
@@ -17,8 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-DONE, FAILED, REFUSED = 0, 1, 2
-"""Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
+FAILED, REFUSED = 1, 2  # exit codes; the second is of a request that cannot be carried out
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
@@ -52,11 +49,8 @@ class TrimSFTError(Exception):
         self.problem, self.field, self.hint, self.remedy = problem, field, hint, remedy
         self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
 
-    def __str__(self) -> str:
-        return self.message()
-
     def message(self, name_of: Callable[[str], str] = str) -> str:
-        """Return the message with fields called as `name_of` says, such as `--data` for `dataset_name`."""
+        """Return the message with fields called as `name_of` says."""
         text = f"{name_of(self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
             text += f", got {_short.repr(self.value)}"
@@ -68,6 +62,8 @@ class TrimSFTError(Exception):
             setting = f"{name}={value!r}" if flag == name else flag if value is True else f"{flag} {value}"
             text += f"; set {setting}"
         return _printable(text)
+
+    __str__ = message
 
 
 class UsageError(TrimSFTError, ValueError):
@@ -95,31 +91,24 @@ class RunError(TrimSFTError, RuntimeError):
 
 
 class RunInUse(RunError):
-    """Another process works in the run directory; `holder` says which, where it is known."""
+    """Another process works in the run directory; `holder` says which."""
 
-    holder: Any = None
+    holder = "another process"
 
 
 class WriteError(RunError):
-    """A file that could not be written, such as on a full disk; nothing that was there before is lost."""
+    """A file that could not be written; nothing that was there before is lost."""
 
     exit_code = FAILED
 
 
-# ---- words
-
-
 def one_line(error: BaseException) -> str:
-    r"""Return the message on one line; the name of the class where there is none.
-
-    >>> one_line(ValueError("no such file:\n  rows.jsonl")), one_line(KeyboardInterrupt())
-    ('no such file: rows.jsonl', 'KeyboardInterrupt')
-    """
+    """Return the message on one line; the name of the class where there is none."""
     return _printable(str(error)) or type(error).__name__
 
 
 def _printable(text: str) -> str:
-    """Return the text on one line that a person can read; what would act on a terminal is spelled out."""
+    """Return the text on one line; what would act on a terminal is spelled out."""
     line = " ".join(text.split())
     line = line if len(line) <= 2000 else f"{line[:2000]} ..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
@@ -138,34 +127,31 @@ def and_more(number: int, noun: str) -> str:
 # ---- Ctrl-C, SIGTERM and SIGHUP
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
-_WORDS = {2: "interrupted", 15: "terminated", 1: "hung up"}
-SIGNALS = {number: word for number, word in _WORDS.items() if number in set(signal.valid_signals())}
-"""What is said of SIGINT, SIGTERM and SIGHUP; Windows lacks the last."""
+SIGNALS = {2: "interrupted", 15: "terminated"} | ({1: "hung up"} if hasattr(signal, "SIGHUP") else {})
+"""What is said of them; Windows lacks the last."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """One of these signals, raised where Ctrl-C would be.
+    """One of these signals, raised where Ctrl-C would be; `details` follow the word for it.
 
-    Where a plain KeyboardInterrupt has passed an import, Python may end the program by the signal itself.
+    A plain KeyboardInterrupt that has passed an import may end the program by the signal itself.
     """
 
-    number = 2
+    def __init__(self, number: int, details: str = "") -> None:
+        super().__init__(number, details)
+        self.number, self.details = number, details
+
+    def __str__(self) -> str:
+        return SIGNALS[self.number] + self.details
 
 
-def handle_signals(handler: Handler) -> dict[int, Handler]:
-    """Have the signals that ask a program to end call `handler`; return who was called before.
-
-    Also SIGINT that was inherited as ignored, as a shell starts what stands in the background; SIGHUP stays ignored,
-    which is what `nohup` is for. Outside of the main thread Python delivers no signals, so nothing is changed there.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    ignored = {number for number in SIGNALS if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
-    return {number: signal.signal(number, handler) for number in SIGNALS.keys() - ignored}
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal as Python handles Ctrl-C."""
+    raise Interrupted(number)
 
 
 def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """End a program that has not begun its work.
+    """Handle a signal before a program has begun its work.
 
     It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
     """
@@ -174,11 +160,16 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
-def interruption(number: int, details: str = "") -> Interrupted:
-    """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
-    error = Interrupted(SIGNALS[number] + details if details else "")
-    error.number = number
-    return error
+def handle_signals(handler: Handler) -> dict[int, Handler]:
+    """Have the signals that ask a program to end call `handler`; return who was called before.
+
+    Also SIGINT that was inherited as ignored, as a shell starts what stands in the background; SIGHUP
+    stays ignored, for `nohup`. Outside of the main thread, which alone gets signals, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    kept = {number for number in SIGNALS if number == 1 and signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number in SIGNALS.keys() - kept}
 
 
 def exit_code(error: BaseException) -> int:

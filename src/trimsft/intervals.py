@@ -1,21 +1,18 @@
-"""95 % intervals of means: over problems (`mean_intervals`), and over problems and trainings (`interval_over_runs`).
+"""95 % intervals of means: over problems (`mean_intervals`), also over trainings (`interval_over_runs`).
 
     >>> scores = np.array([[1.0], [0.0], [1.0], [1.0], [0.5], [0.0], [1.0], [0.5]])  # 8 problems, 1 run
     >>> found = interval_over_runs([scores], bounds=(0, 1))
     >>> found.value, round(found.low, 3), round(found.high, 3)
     (0.625, 0.278, 0.888)
 
-Problems are weighed anew, never samples: the samples of a problem share its difficulty. Each draw gives every problem
-a random weight, exponentially distributed, and adds ONE problem that nobody has seen, at the worst score for the end in
-question: 0 for the lower end, 1 for the upper. The ends are the 2.5 % and 97.5 % quantiles of the weighted means
-(Learned-Miller and Thomas, "A new confidence interval for the mean of a bounded random variable", 2019). With one
-answer a problem these are the exact limits of Clopper and Pearson; where all of n problems agree, the other end is
-3.7 / n away. All columns share the weights, so that pass@k and both its ends never fall as k grows.
-
-A difference of two runs could be 1 and hardly ever is: there the unseen problem is as far from 0 as the largest
-difference seen, in either direction; a length is the shortest and the longest seen.
-
-Its simulated coverage is in docs/evaluation.md.
+Problems are weighed anew, never samples: the samples of a problem share its difficulty. Each draw gives
+every problem a random weight, exponentially distributed, and adds ONE problem that nobody has seen, at
+the worst score for the end in question: 0 for the lower end, 1 for the upper. The ends are the 2.5 % and
+97.5 % quantiles of the weighted means (Learned-Miller and Thomas, "A new confidence interval for the mean
+of a bounded random variable", 2019). With one answer a problem these are the limits of Clopper and
+Pearson. All columns share the weights, so that pass@k and both its ends never fall as k grows. Of a
+difference the unseen problem is as far from 0 as the largest one seen, of a length it is the shortest
+and the longest seen. docs/evaluation.md has the simulated coverage.
 
 Shapes: P problems, M columns (metrics), R resamples, S runs.
 """
@@ -58,12 +55,10 @@ class Interval:
 def mean_intervals(
     strata: Sequence[Array], bounds: Sequence[Bounds], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """Return the interval of each column's mean over strata of the mean over problems; each stratum is [P, M].
-
-    Problems are weighed within their stratum, and for all columns alike.
+    """Return the interval of each column's mean over strata, each [P, M], of the mean over problems.
 
     Args:
-        bounds: what a problem's value can be: (0, 1) for shares, (-1, 1) for their differences, infinite for lengths.
+        bounds: of a problem's value: (0, 1) for shares, (-1, 1) for differences, infinite for lengths.
     """
     rng = np.random.default_rng(seed)
     ends_RM = zip(*(_weighted_means(stratum, bounds, resamples, rng) for stratum in strata), strict=True)
@@ -123,7 +118,7 @@ def _require_values(values_PM: Array) -> None:
 
 
 def bias_corrected(value: float, draws_R: Array) -> Interval:
-    """Return the interval of any statistic from its resamples, by the bias-corrected percentile method.
+    """Return the interval of a statistic from its resamples, by bias-corrected percentiles.
 
     Resamples without a value (NaN) do not count; without any there is no interval but the value.
     """
@@ -141,19 +136,16 @@ def bias_corrected(value: float, draws_R: Array) -> Interval:
 def interval_over_runs(
     strata: Sequence[Array], bounds: Bounds, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """Return the interval of the mean over benchmarks, problems and runs; each stratum is [P, S], S runs in all.
+    """Return the interval of the mean over benchmarks, problems and S runs; each stratum is [P, S].
 
-    With one run it is the interval over problems alone, which knows nothing of what another training would score.
-
-    The problems and the trainings would both come out differently another time. Scores averaged over the runs give the
+    With one run it is the interval over problems alone. Of more, scores averaged over the runs give the
     interval over problems. Of the trainings there are only a handful of means, and resampling those shows no
-    more spread than was seen, so they get Student's t with S - 1 degrees of freedom. The two half-widths are added in
-    quadrature, as independent errors are:
+    more spread than was seen, so they get Student's t with S - 1 degrees of freedom. The two half-widths are
+    added in quadrature, as independent errors are:
 
         half = sqrt(half_problems^2 + (t_{0.975, S-1} * sd(run means) / sqrt(S))^2)
 
-    With 2 runs t is 12.7 and the interval is wide: that is what two runs know. The chance differences of samples enter
-    both parts, which errs on the wide side where the runs do not differ.
+    The chance differences of samples enter both, which errs on the wide side.
     """
     averaged = [stratum.mean(axis=1, keepdims=True) for stratum in strata]
     (over_problems,) = mean_intervals(averaged, [bounds], resamples=resamples, seed=seed)
@@ -168,7 +160,7 @@ def interval_over_runs(
 
 @functools.cache
 def student_t(degrees: int, outside: float = 0.05) -> float:
-    """Return the 97.5 % quantile of Student's t: 12.71, 4.30, ... 1.96; or with that much outside both ends."""
+    """Return the quantile of Student's t with that much outside both ends: 12.71, 4.30, ... 1.96."""
     import mpmath
 
     low, high = 0.0, 1 / outside  # with one degree, the widest, it is below 2 / (pi outside)

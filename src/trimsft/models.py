@@ -1,21 +1,15 @@
-"""Models as they are loaded everywhere: whole or not at all, never with code from a folder; merged and exported.
+"""Models are loaded whole or not at all, never with code from a folder; merged and exported.
 
     model = load_model("runs/trim/model", dtype="auto")
     export_model("runs/lora", "model", dtype="bfloat16")
 
-transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as are weights
-that are not finite. An exported folder is what vLLM, SGLang and llama.cpp's convert_hf_to_gguf.py take:
-
-    config.json, generation_config.json           the end-of-sequence token of the tokenizer is among those that stop
-    model.safetensors                             or several files and an index
-    tokenizer.json, tokenizer_config.json, chat_template.jinja
-    README.md                                     the model card of the run, unless it is an adapter's
+transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as
+are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import math
 import secrets
@@ -29,7 +23,7 @@ from typing import Any
 
 from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
 from trimsft.options import check_options, option
-from trimsft.runs import find_weights, publish, write_whole
+from trimsft.runs import find_weights, publish
 from trimsft.runs.parsing import read_json
 
 AGAIN = "fetch or make the model again"
@@ -59,7 +53,7 @@ def asking_hub(name: str | Path) -> Iterator[None]:
 
 @functools.cache
 def why_unreachable() -> str | None:
-    """Return why no connection to the hub can be made; None where there is one. Asked once in a process."""
+    """Return why no connection to the hub can be made; None where there is one."""
     import httpx
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
@@ -74,20 +68,14 @@ def why_unreachable() -> str | None:
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
-    """Return the error about `field` for what could not be loaded; a network that is missing is said first."""
-    import httpx
-    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
-
+    """Return the error about `field` for what could not be loaded."""
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
     if Path(name).is_dir():
         return UsageError(f"cannot load {what}: {reason}", field=field)
-    cause: BaseException | None = error
-    while cause and not isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | httpx.TransportError):
-        cause = cause.__cause__ or cause.__context__
-    if (unreachable := why_unreachable()) is None or cause is None:
-        return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
-    problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
-    return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
+    if unreachable := why_unreachable():
+        problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
+        return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
+    return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
 
 
 @contextmanager
@@ -114,7 +102,7 @@ def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
 def load_tokenizer(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
+    """Return the tokenizer of a folder or a name of the hub; `field` is what an error blames."""
     from transformers import AutoTokenizer
 
     with _loading(name, field, "a tokenizer from "):
@@ -126,7 +114,7 @@ def load_tokenizer(
 def load_config(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """Return the configuration of a model folder or of a model of the hub, of an adapter its base's."""
+    """Return the configuration of a folder or a name of the hub, of an adapter its base's."""
     from transformers import AutoConfig
 
     base = adapter_base(name, revision, field)
@@ -138,7 +126,7 @@ def load_config(
 def load_model(
     name: str | Path, *, dtype: Any, device: str = "cpu", revision: str | None = None, merge: bool = False
 ) -> Any:
-    """Return a causal language model with exactly the tensors of its folder; an adapter beside or merged into its base.
+    """Return a causal language model with exactly the tensors of its folder, an adapter with its base.
 
     Merged in float32 the sum is rounded once, when it is stored in another dtype.
     """
@@ -162,7 +150,7 @@ def load_model(
 
 
 def _with_adapter(model: Any, name: str | Path, revision: str | None) -> Any:
-    """Return the model with an adapter around it, by PEFT, which finds heads that were trained beside it, too."""
+    """Return the model with an adapter around it, by PEFT."""
     from peft import PeftConfig, PeftModelForCausalLM
 
     with _loading(name, "model"):
@@ -191,7 +179,7 @@ def adapter_base(name: str | Path, revision: str | None = None, field: str = "mo
 
 
 def omits_soft_cap(model: Any) -> bool:
-    """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
+    """Return whether attention has a soft cap (Gemma-2) and goes through sdpa, which omits it."""
     cap = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
     return cap is not None and model.config._attn_implementation == "sdpa"
 
@@ -200,7 +188,7 @@ def omits_soft_cap(model: Any) -> bool:
 
 
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
-    """Refuse a model some of whose tensors its files lack or have in another shape; mention those it has no use for.
+    """Refuse a model some of whose tensors its files lack or have in another shape.
 
     `loaded` is what `from_pretrained(..., output_loading_info=True)` says beside the model.
     """
@@ -215,7 +203,7 @@ def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: s
 
 
 def require_finite(model: Any, name: str | Path, *, field: str = "model") -> None:
-    """Refuse weights that are not finite. One pass over the memory: 15 billion bytes a second and core."""
+    """Refuse weights that are not finite, in one pass over the memory."""
     bad = [key for key, tensor in model.named_parameters() if not is_finite(tensor.detach())]
     if bad:
         problem = f"{str(name)!r} has numbers that are not finite in {bad[0]}{and_more(len(bad), 'tensors')}"
@@ -234,7 +222,7 @@ def is_finite(tensor: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
-    """What is exported, where to, and in which numbers."""
+    """The model to export, the folder, and the dtype."""
 
     model: str = option(argument="MODEL", help="A run directory, a model or adapter folder, or a name of the hub.")
     out: Path = option(help="The folder to make; it must not be there yet.")
@@ -250,7 +238,7 @@ class ExportSettings:
 
 @dataclass(frozen=True)
 class Exported:
-    """The folder, and what is in it."""
+    """The folder, and the model in it."""
 
     folder: Path
     parameters: int
@@ -288,38 +276,25 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     loaded = loaded.to(stored if dtype == "auto" else getattr(torch, dtype))
     name = str(loaded.dtype).removeprefix("torch.")
     require_finite(loaded, f"{settings.model} in {name}", field="dtype")  # float16 ends at 65504
-    # beside an adapter no generation config is saved, and its base's may not know the token that training ends with
+    # the generation config of an adapter's base may not know the token that training ends with
     ends = loaded.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if tokenizer.eos_token_id not in [None, *ends]:
         ends = [tokenizer.eos_token_id, *ends]
         loaded.generation_config.eos_token_id = ends if len(ends) > 1 else ends[0]
-    with _made_beside(folder) as beside:
+    beside = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}")
+    try:
+        beside.mkdir(parents=True)
         loaded.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
         path = beside / "tokenizer_config.json"
-        known = read_json(path, dict[str, Any])
-        if known.get("tokenizer_class") == "TokenizersBackend":  # llama.cpp's converter runs with transformers 4
-            known["tokenizer_class"] = "PreTrainedTokenizerFast"
-            write_whole(path, (json.dumps(known, indent=2, ensure_ascii=False) + "\n").encode())
-        card = Path(weights) / "README.md"
-        if base is None and card.is_file():  # an adapter's speaks of an adapter
-            shutil.copyfile(card, beside / "README.md")
-    count = sum(parameter.numel() for parameter in loaded.parameters())
-    return Exported(folder, count, name, is_merged=base is not None)
-
-
-@contextmanager
-def _made_beside(out: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(6)}")
-    try:
-        beside.mkdir(parents=True)
-        yield beside
-        publish(beside, out)
-    except TrimSFTError:
-        raise
-    except Exception as error:
-        raise WriteError(f"{out}: cannot be written ({one_line(error)}); nothing is left of it") from error
+        text = path.read_text(encoding="utf-8")
+        # llama.cpp's converter runs with transformers 4
+        path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
+        publish(beside, folder)
+    except Exception as error:  # whatever the libraries raise
+        raise WriteError(f"{folder}: cannot be written ({one_line(error)}); nothing is left of it") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+    count = sum(parameter.numel() for parameter in loaded.parameters())
+    return Exported(folder, count, name, is_merged=base is not None)

@@ -1,22 +1,14 @@
-"""Settings that are declared once: a dataclass whose fields carry their description and bounds, from which a command
-line is made and by which values are checked.
+"""Settings that are declared once: dataclasses whose fields carry their help and bounds.
 
-    >>> @dataclass(frozen=True, kw_only=True)
-    ... class Settings:
-    ...     samples: int = option(8, help="Samples of each problem (0: greedy decoding only).", least=0)
-    ...     engine: str = option("auto", help="Where texts are generated.", choices=("auto", "vllm"))
-    ...
-    ...     def __post_init__(self) -> None:
-    ...         check_options(self)
-    >>> Settings(samples=-1)
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: samples: must be at least 0, got -1
-    >>> Settings(engine="vlm")
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm
+>>> @dataclass(frozen=True, kw_only=True)
+... class Settings:
+...     samples: int = option(8, help="Samples of each problem (0: greedy decoding only).", least=0)
+...     __post_init__ = check_options
+>>> Settings(samples=-1)
+Traceback (most recent call last):
+trimsft.errors.UsageError: samples: must be at least 0, got -1
 """
 
-import contextlib
 import dataclasses
 import difflib
 import math
@@ -36,7 +28,7 @@ class Option:
     """What is known of a field beside its type and default."""
 
     help: str = ""  # a sentence; the command line adds the default by itself
-    flags: tuple[str, ...] = ()  # names on the command line, if not --field-name; a bool with one has no --no- form
+    flags: tuple[str, ...] = ()  # if not --field-name; a bool with one has no --no- form
     argument: str | None = None  # the metavar of a positional argument; None for options
     metavar: str = ""  # what --help calls a text that an option takes
     least: float | None = None
@@ -62,64 +54,56 @@ def given_options(settings: Any) -> Mapping[str, Any]:
     return {one.name: values[one.name] for one in dataclasses.fields(settings) if values[one.name] != one.default}
 
 
-# ---- checks
-
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
 _NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}  # also those of numpy
 
 
 def check_options(settings: Any) -> None:
-    """Refuse values of another type than their field's, beyond their bounds or not among the choices.
+    """Refuse values of another type than their field's, beyond bounds or not among the choices.
 
     A text or path is taken for the other where the field wants that, and alone for a list of one.
     """
     hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
-        given, hint = getattr(settings, name), hints[name]
-        kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-        for kind in kinds:
-            with contextlib.suppress(TypeError):
-                value = _converted(name, given, kind)
-                break
-        else:
-            words = (_words(kind) for kind in kinds if kind is not type(None))
-            raise UsageError(f"must be {' or '.join(dict.fromkeys(words))}", field=name, value=given)
-        _check_bounds(name, value, known)
+        value = _converted(name, getattr(settings, name), hints[name])
         object.__setattr__(settings, name, value)  # most are frozen
+        if isinstance(value, int | float):
+            for is_kept, bound in (
+                (not math.isnan(value), "a number"),
+                (not math.isinf(value), "finite"),
+                (known.least is None or value >= known.least, f"at least {known.least}"),
+                (known.above is None or value > known.above, f"above {known.above}"),
+                (known.most is None or value <= known.most, f"at most {known.most}"),
+            ):
+                if not is_kept:
+                    raise UsageError(f"must be {bound}", field=name, value=value)
+        for one in value if isinstance(value, tuple) else (value,):
+            if known.choices and isinstance(one, str) and one not in known.choices:
+                raise unknown_name(name, one, known.choices)
 
 
-def _converted(name: str, value: Any, kind: Any) -> Any:
-    """Return a value as a type; raise TypeError where it is of another."""
-    if inner := typing.get_args(kind):
+def _converted(name: str, value: Any, hint: Any) -> Any:
+    """Return a value as what a field takes; refuse what is of another type."""
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for kind in kinds:
+        inner = typing.get_args(kind)
         entries = (value,) if isinstance(value, str | Path) else value
-        if not isinstance(entries, list | tuple):
-            raise TypeError
-        return tuple(_converted(name, one, inner[0]) for one in entries)
-    if kind in (str, Path) and isinstance(value, str | Path) and (value or kind is str):
-        return str(value) if kind is str else check_path(name, value)
-    if isinstance(value, bool) != (kind is bool) or not isinstance(value, _NUMBERS.get(kind, kind)):
-        raise TypeError
-    return value if isinstance(value, int | float | None) else kind(value)
-
-
-def _check_bounds(name: str, value: Any, known: Option) -> None:
-    if isinstance(value, int | float):
-        if not math.isfinite(value):
-            raise UsageError("must be a number" if math.isnan(value) else "must be finite", field=name, value=value)
-        for is_kept, bound in (
-            (known.least is None or value >= known.least, f"at least {known.least}"),
-            (known.above is None or value > known.above, f"above {known.above}"),
-            (known.most is None or value <= known.most, f"at most {known.most}"),
-        ):
-            if not is_kept:
-                raise UsageError(f"must be {bound}", field=name, value=value)
-    for one in value if isinstance(value, tuple) else [value]:
-        if known.choices and isinstance(one, str) and one not in known.choices:
-            raise unknown_name(name, one, known.choices)
+        if inner and isinstance(entries, list | tuple):
+            return tuple(_converted(name, one, inner[0]) for one in entries)
+        if kind in (str, Path) and isinstance(value, str | Path) and (value or kind is str):
+            return str(value) if kind is str else check_path(name, value)
+        if not inner and isinstance(value, bool) == (kind is bool) and isinstance(value, _NUMBERS.get(kind, kind)):
+            return value if isinstance(value, int | float | None) else kind(value)
+    words = [
+        f"a list of {_WORDS[typing.get_args(kind)[0]]}" if typing.get_args(kind) else _WORDS[kind]
+        for kind in kinds
+        if kind is not type(None)
+    ]
+    raise UsageError(f"must be {' or '.join(words)}", field=name, value=value)
 
 
 def check_path(name: str, value: str | Path) -> Path:
-    """Return the path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
+    """Return the path, `~` as the home it stands for; refuse what cannot name a file or folder."""
     try:
         path = Path(value).expanduser()
         path.exists()
@@ -127,11 +111,6 @@ def check_path(name: str, value: str | Path) -> Path:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
     return path
-
-
-def _words(kind: Any) -> str:
-    inner = typing.get_args(kind)
-    return f"a list of {_WORDS[inner[0]]}" if inner else _WORDS[kind]
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

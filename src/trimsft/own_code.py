@@ -1,18 +1,15 @@
 """Code of the user's own, named `my_package.my_module:attribute`: an objective, a scorer.
 
-    >>> load_attribute("trimsft.errors:UsageError", field="objective")
-    <class 'trimsft.errors.UsageError'>
     >>> load_attribute("trimsft.errors:UsageErr", field="objective")
     Traceback (most recent call last):
     trimsft.errors.UsageError: objective: module 'trimsft.errors' has no 'UsageErr'; did you mean 'UsageError'?
 
-Loading runs code. A name is loaded where the user gives it: on a command line, in a recipe that it names, in Python.
+Loading runs code. A name is loaded where the user gives it: on a command line, in its recipe, in Python.
 Whoever reads a file that may come from elsewhere (a run directory, a benchmark) does not call this.
 """
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import importlib
@@ -33,7 +30,7 @@ def require_reference(reference: str, *, field: str, example: str) -> None:
 
 
 def load_attribute(reference: str, *, field: str, name: str | None = None) -> Any:
-    """Return what `module:Attribute` stands for; raises `UsageError` about `field`, in which it is called `name`."""
+    """Return what `module:Attribute` stands for; an error is about `field`."""
     module, attribute = reference.split(":")
     here = os.getcwd()
     # the last place to import from, so that nothing in it takes the place of an installed package
@@ -56,16 +53,14 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
         return operator.attrgetter(attribute)(imported)
     except AttributeError:
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
-        where = getattr(imported, "__file__", None) or "a folder without __init__.py"
-        hint = f"did you mean {near[0]!r}?" if near else f"it is {where}"
-        raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=hint) from None
+        guess = f"did you mean {near[0]!r}?" if near else None
+        raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=guess) from None
 
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:
-    """Return the SHA-256 of the files of what was loaded: of the module that is named, and of its class or function."""
-    files = [getattr(sys.modules[reference.partition(":")[0]], "__file__", None)]
-    with contextlib.suppress(TypeError, OSError):  # one without a file, such as of C or of a notebook
-        is_made = inspect.isclass(loaded) or inspect.isroutine(loaded)
-        files.append(inspect.getsourcefile(loaded if is_made else type(loaded)))
-    paths = dict.fromkeys(Path(file).resolve() for file in files if file)
+    """Return the SHA-256 of the files of the module that is named, and of its class or function."""
+    kind = loaded if inspect.isclass(loaded) or inspect.isroutine(loaded) else type(loaded)
+    modules = (reference.partition(":")[0], kind.__module__)
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in modules]
+    paths = dict.fromkeys(Path(file).resolve() for file in files if file)  # none of C or of a notebook
     return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]

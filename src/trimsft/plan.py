@@ -1,9 +1,9 @@
-"""Plan a training on named GPUs: memory, hours, downloads. Arithmetic on a model's shape; nothing is loaded.
+"""Plan a training on named GPUs by arithmetic on the shape of a model: memory, hours, downloads.
 
     peak_gib(Training(shape=shape_of(config_of("Qwen/Qwen3-4B-Base")), rows=4, length=2048), GPUS["H200"])
 
-What was measured on one H200 comes out within 20 % (tests/test_plan.py). Not known here: fragmentation, workspaces of
-kernels, buffers of collectives; `HEADROOM` is left for those.
+What was measured on one H200 comes out within 20 % (tests/test_plan.py). `HEADROOM` is left for what is
+not known here: fragmentation, workspaces of kernels, buffers of collectives.
 """
 
 import copy
@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from huggingface_hub import HfApi
 from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from trimsft.errors import UsageError
 from trimsft.head.memory import most_bytes
-from trimsft.models import asking_hub, load_config
+from trimsft.models import load_config
 from trimsft.options import unknown_name
 
 HEADROOM = 0.1  # share of the device that a run which fits leaves free
 UTILISATION = 0.5
 """Share of the peak that training reaches: 0.44 to 0.6 on an H200 with 8,192 tokens at a time, 0.2 with 2,048."""
 DECODING = {"vllm": 0.5, "transformers": 0.2}
-"""Share of the memory's bandwidth that generation reaches. Assumed; the second goes by SmolLM2-135M on an H200."""
+"""Share of the bandwidth that generation reaches: assumed; as SmolLM2-135M on an H200."""
 ANSWERS_AT_ONCE = 256  # assumed, too
 
 
@@ -82,7 +81,7 @@ def shape_of(config: Any, adapter: Any = None) -> Shape:
     is_capped = getattr(text, "attn_logit_softcapping", None) is not None  # which keeps all scores
     if any(experts) or getattr(text, "is_heterogeneous", False) or is_capped:
         raise UsageError(f"{text.model_type!r} has layers that the plan does not know", field="model")
-    with torch.device("meta"):  # the configuration is written into, and its attention may not be installed here
+    with torch.device("meta"):  # which writes into the configuration
         model: Any = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager")
         model = model if adapter is None else get_peft_model(model, adapter)
     outside = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
@@ -100,7 +99,7 @@ class Training:
     rows: int  # of a micro-batch
     length: int  # tokens of the longest row
     gpus: int = 1
-    sharded: bool = False  # FSDP2: each process holds its part of weights, gradients and optimizer state
+    sharded: bool = False  # FSDP2: weights, gradients, optimizer state
     dtype_bytes: int = 4  # of a number of the loaded weights
     mixed: bool = True  # matmuls in bfloat16 beside weights of another type
     states: float = 2.0  # numbers that the optimizer keeps of each trained one: AdamW's
@@ -171,13 +170,13 @@ def training_hours(plan: Training, device: Gpu, tokens: float) -> float:
     """Return GPU hours: those of all GPUs together."""
     text = plan.shape.text
     matmuls = 2 * (plan.shape.in_layers + text.vocab_size * text.hidden_size)
-    attention = 2 * text.hidden_size * plan.length * text.num_hidden_layers  # causal: half of the row on average
+    attention = 2 * text.hidden_size * plan.length * text.num_hidden_layers  # half of a row on average
     passes = 3 + plan.checkpointing  # also of adapters, which cost about what frozen weights save
     return float(tokens * (matmuls + attention) * passes) / (device.tflops * 1e12 * UTILISATION) / 3600
 
 
 def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, length: float) -> float:
-    """Return hours of one GPU for answers of a mean length: a step reads the weights and all caches, in bfloat16."""
+    """Return hours of one GPU: a step reads the weights and all caches, in bfloat16."""
     text = shape.text
     keys = (getattr(text, "num_key_value_heads", None) or text.num_attention_heads) / text.num_attention_heads
     cache = 4 * text.num_hidden_layers * text.hidden_size * keys * length
@@ -186,15 +185,8 @@ def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, l
 
 
 def describe_download(name: str) -> str:
-    """Say how much of a model is fetched, and under which licence: by its card, else by what is known here."""
+    """Say whether a model is fetched, and under which licence, where a recipe has it."""
     if Path(name).exists():
         return f"{name}: is here"
-    try:
-        with asking_hub(name):
-            info = HfApi().model_info(name, files_metadata=True, timeout=10)
-        size = sum(file.size or 0 for file in info.siblings or () if file.rfilename.endswith(".safetensors")) / 1e9
-        licence = (info.card_data or {}).get("license", "not named")
-        return f"to download: {name}, {size:.1f} GB, licence {licence}{' (to be accepted first)' if info.gated else ''}"
-    except Exception:  # no network, no such model, no access: whatever it is, the plan can do without
-        known = TABLE["models"].get(name, {"licence": "not known here"})
-        return f"to download: {name}, licence {known['licence']}; the hub cannot be reached"
+    known = TABLE["models"].get(name, {"licence": "as its card says"})
+    return f"to download: {name}, licence {known['licence']}"

@@ -1,13 +1,8 @@
 """Files that come with the package: recipes, examples, and the versions it is tested with.
 
-    find_recipe("smollm2-gsm8k")               # .../recipes/smollm2-gsm8k.yaml, of a wheel or of a checkout
-    copy_shipped(["accelerate"], Path("."))    # ./recipes/accelerate/ddp.yaml and the others
-
 Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
 """
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from trimsft.errors import UsageError
@@ -20,22 +15,15 @@ PACKAGE = Path(__file__).parent
 
 
 def list_shipped() -> dict[str, Path]:
-    """Return every file by its name, of a wheel beside this module, of a checkout in the repository; recipes first."""
+    """Return every file by its name, of a wheel or of a checkout; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
     paths = [path for place in PLACES for path in (root / place, *(root / place).rglob("*"))]
     paths.sort(key=lambda path: (path.suffix != ".yaml", len(path.parts), path.as_posix()))
     return {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.parent.name != "__pycache__"}
 
 
-def title_of(path: Path) -> str:
-    """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
-    lines = path.read_text(encoding="utf-8").replace('"# ', "# ").splitlines()  # a notebook's heading is in quotes
-    first = next((line.strip() for line in lines if line.strip().startswith(("# ", '"""'))), "")
-    return re.split(r"[.:;] | \(", first.strip('#" \\n,'))[0].rstrip(".:")
-
-
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
-    """Return a file here, or a recipe that is shipped; `field` is the setting that an error blames."""
+    """Return a file here, or a recipe that is shipped; an error is about `field`."""
     check_path(field, name)
     if Path(name).exists():
         return Path(name).resolve()
@@ -46,26 +34,17 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
     return recipes[_short(name)]
 
 
-def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
-    """Copy files, all in a folder by its name, to where the repository has them, beneath `folder`; return the copies.
-
-    Raises:
-        UsageError: a file is there with other content, which is kept.
-    """
-    folder, everything, copies = check_path("out", folder), list_shipped(), list[Path]()
-    for name in names:
-        inside = tuple(f"{place}{name.rstrip('/')}/" for place in ("", "recipes/"))
-        meant = [one for one in everything if name == "all" or _short(one) == _short(name) or one.startswith(inside)]
-        if not meant:
-            raise unknown_name("names", name, list(map(_short, everything)))
-        for one in meant:
-            copies.append(folder / one)
-            content = everything[one].read_bytes()
-            if copies[-1].exists() and copies[-1].read_bytes() != content:
-                hint = "name another folder, or move it away"
-                raise UsageError(f"{str(copies[-1])!r} is there already, and differs", field="out", hint=hint)
-            write_whole(copies[-1], content)
-    return copies
+def copy_shipped(folder: Path) -> list[Path]:
+    """Copy every file to where the repository has it; refuse to replace one that differs."""
+    folder = check_path("out", folder)
+    copies = {folder / name: path.read_bytes() for name, path in list_shipped().items()}
+    for path, content in copies.items():
+        if path.exists() and path.read_bytes() != content:
+            hint = "name another folder, or move it away"
+            raise UsageError(f"{str(path)!r} is there already, and differs", field="out", hint=hint)
+    for path, content in copies.items():
+        write_whole(path, content)
+    return list(copies)
 
 
 def _short(name: str) -> str:

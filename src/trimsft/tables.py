@@ -1,4 +1,4 @@
-r"""Tables: cells that show rounded numbers and hold the figures behind them, and the formats they are written in.
+r"""Tables: cells that show rounded numbers and hold the figures behind them, and their formats.
 
     >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
     >>> print(render(table, "markdown"), end="")  # or terminal, latex, csv
@@ -6,8 +6,8 @@ r"""Tables: cells that show rounded numbers and hold the figures behind them, an
     | --- | ---: |
     | SFT | 41.2 \[38.6, 43.9\] |
 
-Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to. Terminal,
-Markdown and LaTeX show the same rounded numbers; CSV holds the figures to six digits, shares from 0 to 1.
+Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to.
+Terminal, Markdown and LaTeX show the same rounded numbers; CSV holds the figures to six digits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def rounded(value: float, digits: int, sign: str = "") -> str:
 class Cell:
     """A text to show, and the unrounded figures behind it for the formats that programs read."""
 
-    text: str  # a name, which may be anything, or a rounded number; empty where there is nothing to show
+    text: str  # a name, or a rounded number; empty where there is nothing to show
     spread: str = ""  # the interval, as shown
     marker: str = ""  # an arrow where a difference is significant
     bold: bool = False
@@ -57,7 +57,7 @@ class Cell:
     def of(
         cls, interval: Interval | None, marker: str = "", *, sign: str = "", bold: bool = False, scale: int = 100
     ) -> Cell:
-        """Make a cell of a share and its interval in percent (or times another `scale`); empty for None."""
+        """Make a cell of a share and its interval, times `scale`; empty for None."""
         if interval is None:
             return cls("")
         value, low, high = (rounded(scale * end, 1, sign) for end in (interval.value, interval.low, interval.high))
@@ -168,9 +168,9 @@ def mark_best(
     groups: Sequence[str] | None = None,
     best: Callable[[Iterable[float]], float] = max,
 ) -> tuple[tuple[Cell, ...], ...]:
-    """Return the rows with the best number of each column in bold, and all that are shown as the same number.
+    """Return the rows with the best number of each column in bold, and all that look the same.
 
-    Rows are compared with those of the same name in `groups`; where all of them show one number, none is the best.
+    Rows are compared with those of the same name in `groups`; where all are equal, none is the best.
     """
     marked = [list(cells) for cells in rows]
     names = groups or [""] * len(rows)
@@ -204,7 +204,7 @@ def _parts(table: Table, escape: Callable[[str], str], bold: str) -> list[list[s
 
 
 def to_rich(table: Table) -> Group:
-    """Return the table for a console of 80 columns or more: wrapped between words, names never cut."""
+    """Return the table for a console of 80 columns: wrapped between words, names never cut."""
     from rich import box
     from rich.console import Group
     from rich.table import Table as RichTable
@@ -288,7 +288,7 @@ def escape_latex(text: str) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return one line a row; a column with intervals becomes four: the value, low, high, significant."""
+    """Return a line a row; a column with intervals becomes four: value, low, high, significant."""
     header, columns = list[str](), list[list[Value]]()
     for number, name in enumerate(map(single_line, table.header)):
         cells = [row[number] for row in table.rows]

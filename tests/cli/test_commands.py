@@ -1,4 +1,4 @@
-"""The commands as a whole: help, names of options, imports, what train prints, where cells stand."""
+"""The commands as a whole: help, imports, what train prints, where cells stand."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ def run(*arguments: str):
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "study run"])
-def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     result = run(*command.split(), "--help")
     lines = result.stdout.splitlines()
@@ -51,6 +51,7 @@ def test_version_and_help_that_names_every_command() -> None:
         ("trimsft.cli.program", {"numpy", "torch", "yaml", "trimsft.options", "trimsft.cli.commands"}),
         ("trimsft.cli.commands", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
         ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
+        ("trimsft.api", {"torch", "trl", "transformers", "matplotlib"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],
 )
@@ -66,12 +67,15 @@ def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
         ("evl", "Error: No such command 'evl'"),
         ("tokens m --data d --batch_tokens x", "Error: Invalid value for '--batch-tokens'"),  # or with a dash
         ("tokens m --data d --batch-tokens 0", "trimsft: --batch-tokens: must be at least 1, got 0"),
+        ("train --data d", "trimsft: --model: is missing; name a model of the hub or a local folder"),
+        ("train --model m --data d --bandwidth 0", "trimsft: --bandwidth: must be a finite number > 0"),
     ],
 )
-def test_a_mistyped_word_ends_in_one_line(words: str, line: str) -> None:
+def test_a_mistyped_word_ends_in_one_line(words: str, line: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     result = run(*words.split())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[-1].startswith(line)
+    assert result.stderr.splitlines()[-1].startswith(line) and not list(tmp_path.iterdir())
 
 
 def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -> None:
@@ -92,19 +96,6 @@ def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -
     assert as_json.stderr == "step 1/3  loss 0.7\ntrimsft: train data: 9 rows\n"
     quiet = run(*words, "--quiet")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
-
-
-def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n')
-    (tmp_path / "model").mkdir()
-    for words, says in (
-        ("--data rows.jsonl", "--model: is missing; name a model of the hub or a local folder"),
-        ("--model m --data rows.jsonl --bandwidth 0", "--bandwidth: must be a finite number > 0"),
-    ):
-        result = run("train", *words.split())
-        assert result.exit_code == 2 and says in result.stderr and result.stderr.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
 
 
 def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:

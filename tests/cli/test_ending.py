@@ -16,13 +16,13 @@ from trimsft.cli import terminal
 from trimsft.cli.terminal import Progress, ending
 from trimsft.errors import (
     DataError,
+    Interrupted,
     RunError,
     TrimSFTError,
     UsageError,
     WriteError,
     end_at_once,
     handle_signals,
-    interruption,
 )
 
 IMPORTING = """
@@ -59,9 +59,9 @@ typer.run(wait)
         (TrimSFTError("a name\n of \x1b[2J\x00"), 1, "a name of \\x1b[2J\\x00"),
         (UsageError("is long", field="data", value=["x" * 10**6] * 10**5), 2, ", ...]"),
         (KeyboardInterrupt(), 130, "interrupted; what is finished is kept; rerun the command to resume"),
-        (interruption(1), 129, "hung up; what is finished is kept; rerun the command to resume"),
-        (interruption(15), 143, "terminated; what is finished is kept; rerun the command to resume"),
-        (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
+        (Interrupted(1), 129, "hung up; what is finished is kept; rerun the command to resume"),
+        (Interrupted(15), 143, "terminated; what is finished is kept; rerun the command to resume"),
+        (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "No space left on device: 'out.json'"),
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), 1, "CUDA out of memory."),
         (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"), 1, "between ranks is lost ([gloo"),
         (torch.distributed.DistNetworkError("connection reset"), 1, "between ranks is lost (connection reset)"),
@@ -131,12 +131,12 @@ def test_signals_end_a_command_in_the_background(number: int, code: int, word: s
     assert (child.returncode, said.decode()) == (code, f"trimsft: {word}\n")
 
 
-def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_leaves_the_message_of_the_first(capsys) -> None:
     before = handle_signals(end_at_once)
     try:
         with pytest.raises(typer.Exit) as ended, ending():
             os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
+        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

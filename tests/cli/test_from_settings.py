@@ -91,7 +91,7 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
     [
         ({"out": ""}, "out: must be a path, got ''"),
         ({"out": "~nobody-here"}, "out: cannot be a path"),
-        ({"extra": ("a", 5)}, r"extra: must be a list of a path, got \("),
+        ({"extra": ("a", 5)}, r"extra: must be a path, got 5"),
         ({"limit": "many"}, "limit: must be a whole number, got 'many'"),
         ({"limit": True}, "limit: must be a whole number, got True"),
         ({"limit": np.int64(0)}, "limit: must be at least 1, got 0"),

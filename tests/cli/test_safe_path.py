@@ -1,4 +1,4 @@
-"""The current folder may come from elsewhere: none of its modules runs, however a process is started."""
+"""The current folder may come from elsewhere: no process runs its modules."""
 
 import os
 import subprocess
@@ -10,13 +10,6 @@ import pytest
 from tests.processes import ROOT
 from trimsft.lab import base_model_path
 
-LAUNCH = """
-import subprocess, sys
-from trimsft.cli import main, program
-if __name__ == "__main__":
-    program.app = lambda prog_name: sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
-    main()
-"""
 OTHERS = ("accelerate", "numpy", "ray", "torch", "tqdm", "transformers", "trimsft", "trl", "typer", "yaml")
 STUDY = ("study", "run", "main", "--smoke", "--model", "good=lab", "--workers", "1", "--out", "out")
 
@@ -59,14 +52,8 @@ def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) ->
     require_clean(call(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes"), folder)
 
 
-def test_launched_ranks_import_nothing_from_it(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "trimsft").write_text(LAUNCH)
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
-    require_clean(call(folder, str(tmp_path / "trimsft"), *launcher, "-m", "trimsft", "recipes"), folder)
-
-
 def test_python_m_imports_no_package_from_it(folder: Path) -> None:
-    """Before `-m` runs anything Python itself has imported from there, so the standard library cannot be tested."""
+    """Before `-m` runs anything Python itself has imported the standard library from there."""
     for name in {*sys.stdlib_module_names, "trimsft"}:
         (folder / f"{name}.py").unlink()
     (folder / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n' * 4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimsft.errors import RunError
-from trimsft.runs.parsing import ParseError, checked, parse_json, parse_yaml, read_json
+from trimsft.runs.parsing import checked, parse_json, parse_yaml, read_json
 from trimsft.runs.secrets import hide_secrets, without_secrets
 
 
@@ -19,9 +19,8 @@ class Scores:
 
 @pytest.mark.parametrize("text", ["{", b"\xff\xfe{}", "[" * 100_000, "9" * 5000, b"", "\x00"])
 def test_json_that_is_none_gives_one_error(text: str | bytes) -> None:
-    with pytest.raises(ParseError) as refused:
+    with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         parse_json(text)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -31,14 +30,13 @@ def test_json_that_is_none_gives_one_error(text: str | bytes) -> None:
     ids=lambda text: text[:9],
 )  # fmt: skip
 def test_yaml_that_cannot_be_settings_gives_one_error(text: str) -> None:
-    with pytest.raises(ParseError) as refused:
+    with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         parse_yaml(text)
-    assert "\n" not in str(refused.value)
 
 
 def test_yaml_with_a_key_twice_is_refused() -> None:
     assert parse_yaml("a: {x: 1}\nb: {x: 2}\n'1': 3\n1: 4") == {"a": {"x": 1}, "b": {"x": 2}, "1": 3, 1: 4}
-    with pytest.raises(ParseError, match="line 4: 'path' is there twice"):
+    with pytest.raises(ValueError, match="line 4: 'path' is there twice"):
         parse_yaml("models:\n  - {path: a}\n  - path: b\n    path: c")
 
 

@@ -80,11 +80,9 @@ def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None
     with held_elsewhere(run) as process:
         with pytest.raises(RunError) as refused, run.lock():
             pass
-        holder = holder_of(run.path / ".lock")
-        assert holder is not None and (holder.pid, holder.host) == (process.pid, os.uname().nodename)
-    message = str(refused.value)
-    assert str(run.path) in message and f"process {process.pid} on {os.uname().nodename}" in message
-    assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
+        holder = holder_of(run.path / ".lock") or ""
+    assert re.match(rf"process {process.pid} on {os.uname().nodename} since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d", holder)
+    assert str(refused.value).startswith(f"{run.path}: in use by {holder}") and "\n" not in str(refused.value)
     assert holder_of(run.path / ".lock") is None  # the note of a killed process is no lock
 
 
@@ -94,7 +92,7 @@ def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: 
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         with run.lock():
-            assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
+            assert (run.path / ".lock").read_text().startswith(f"process {os.getpid()} ")
 
 
 def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
@@ -104,7 +102,7 @@ def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
             pass
         again = subprocess.run([sys.executable, "-c", ALONE + HOLD, str(run.path)], capture_output=True, text=True)
         holder = holder_of(path)
-        assert "RunInUse" in again.stderr and holder is not None and holder.pid == os.getpid()
+        assert "RunInUse" in again.stderr and holder is not None and holder.startswith(f"process {os.getpid()} ")
     assert holder_of(path) is None
     with held_elsewhere(run):
         pass
@@ -112,7 +110,6 @@ def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
 
 @pytest.mark.parametrize("place", [".lock", "eval", "train/telemetry.jsonl"])
 def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Path, place: str) -> None:
-    """One that comes from elsewhere could have any file of its user's emptied, and any folder written to."""
     target = write_whole(tmp_path / "mine", b"kept")
     link = run.path / place
     link.parent.mkdir(parents=True)
@@ -124,7 +121,7 @@ def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Pat
     assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
 
 
-def test_a_folder_that_goes_meanwhile_is_passed_over(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_goes_meanwhile_is_passed_over(run: RunDirectory, monkeypatch) -> None:
     """As another cell of a study removes its staged checkpoint."""
     going, scan = run.path / "going", os.scandir
     going.mkdir(parents=True)
@@ -142,17 +139,13 @@ def test_a_folder_that_goes_meanwhile_is_passed_over(run: RunDirectory, monkeypa
 # ---- settings and the manifest
 
 
-class Strategy(str, Enum):  # noqa: UP042 (as transformers has it)
-    STEPS = "steps"
-
-
 SETTINGS = {
     "objective": "trim",
     "margin": 1.5,
     "learning_rate": 5e-5,
     "save_steps": 50,
     "lora": {"rank": 8, "targets": ("q", "v")},
-    "strategy": Strategy.STEPS,
+    "strategy": Enum("Strategy", {"STEPS": "steps"}, type=str).STEPS,  # as transformers has it
     "path": Path("a/b"),
     "scale": float("nan"),
     "nothing": None,
@@ -172,15 +165,13 @@ def test_other_settings_are_refused_but_for_harmless_ones(run: RunDirectory) -> 
     del changed["nothing"]
     with pytest.raises(RunError) as refused:
         run.settle_config(changed, harmless={"save_steps"})
-    message = str(refused.value)
-    for difference in (
-        "margin: was 1.5, now 1.0;",
-        "lora.rank: was 8, now 16;",
-        "new: was not set, now True;",
-        "nothing: was None, now not set;",
-    ):
-        assert difference in message
-    assert "lora.targets" not in message and "another output directory" in message and "\n" not in message
+    assert str(refused.value).partition("other settings: ")[2].split("; ") == [
+        "margin: was 1.5, now 1.0",
+        "lora.rank: was 8, now 16",
+        "nothing: was None, now not set",
+        "new: was not set, now True",
+        "give it the same settings to continue it, or choose another output directory",
+    ]
     assert run.config_path.read_text() == content
     run.settle_config(SETTINGS | {"save_steps": 10, "lora": {"rank": 1}}, harmless={"lora", "save_steps"})
     assert (run.read_config() or {})["save_steps"] == 10
@@ -198,7 +189,7 @@ def test_an_unreadable_file_is_named_and_kept(run: RunDirectory, name: str, cont
     assert path.read_bytes() == content
 
 
-def test_the_manifest_gathers_facts_and_names_no_folder_host_or_secret(run: RunDirectory, monkeypatch) -> None:
+def test_the_manifest_names_no_folder_host_or_secret(run: RunDirectory, monkeypatch) -> None:
     import trimsft
 
     assert run.read_manifest() == {} and not run.is_finished() and not run.path.exists()
@@ -217,7 +208,7 @@ def test_the_manifest_gathers_facts_and_names_no_folder_host_or_secret(run: RunD
     assert recorded["versions"]["trimsft"] == trimsft.__version__ and run.is_finished()
 
 
-def test_scores_of_a_run_and_weights_of_a_run_a_folder_or_the_hub(run: RunDirectory, tmp_path: Path) -> None:
+def test_scores_and_weights_of_a_run(run: RunDirectory, tmp_path: Path) -> None:
     assert find_weights("owner/name") == "owner/name"
     assert find_weights(tmp_path) == str(tmp_path)
     assert run.evaluations() == [] and not run.is_run()
@@ -236,7 +227,7 @@ def test_scores_of_a_run_and_weights_of_a_run_a_folder_or_the_hub(run: RunDirect
 # ---- fingerprints
 
 
-def test_fingerprints_see_names_and_contents_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprints_see_names_and_contents_only(tmp_path: Path, monkeypatch) -> None:
     folder, seen = tmp_path / "first", set()
     for name, content in (("a", b"abcd"), ("b/c", b"abcd"), ("b/c", b"abce"), ("b/c", b"bbcd")):
         write_whole(folder / name, content)
@@ -245,8 +236,8 @@ def test_fingerprints_see_names_and_contents_only(tmp_path: Path, monkeypatch: p
     write_whole(folder / ".cache" / "x", b"hidden")
     os.utime(folder / "a", (1, 1))
     assert fingerprint_folder(folder) in seen
-    monkeypatch.setattr(files, "SMALL_FILE", 2)
-    monkeypatch.setattr(files, "SAMPLE", 1)  # of what is larger the first and the last byte are read, and some between
+    monkeypatch.setattr(files, "SAMPLES", 2)
+    monkeypatch.setattr(files, "SAMPLE", 1)
     contents = (b"abcd", b"abce", b"bbcd")
     assert len({fingerprint_folder(write_whole(folder / "a", content).parent) for content in contents}) == 3
     sha256_of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -278,11 +269,10 @@ def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
 
 
 @given(cut=st.integers(1, 200))
-def test_a_line_cut_short_counts_as_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_line_cut_short_was_never_written(tmp_path_factory, cut: int) -> None:
     whole = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
     path = write_whole(tmp_path_factory.mktemp("log") / "log.jsonl", whole[:-cut])
-    # a line that lacks only its end is whole: an object cannot be cut short and still parse
-    left = RECORDS[: (whole[:-cut] + b"\n").count(b"}\n")]
+    left = RECORDS[: whole[:-cut].count(b"\n")]
     assert JsonLines(path).read() == left
     assert path.read_bytes() == whole[:-cut]
     log = JsonLines(path)
@@ -333,7 +323,7 @@ def test_a_kill_leaves_whole_lines_and_whole_files(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
 
 
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch) -> None:
     path = write_whole(tmp_path / "a", b"old")
 
     def fail(*names: object) -> None:

@@ -1,4 +1,4 @@
-"""The command line; what is heavy is imported inside its command. How commands end: `trimsft.cli.terminal`."""
+"""The command line; each command imports what is heavy when it is called."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from trimsft.errors import FAILED, REFUSED, end_at_once, handle_signals
 
 EXTRAS = {
     "train": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
-    "compare": "report", "report": "report", "recipes": "cli", "doctor": "cli",
+    "compare": "report", "report": "report", "recipes": "cli", "doctor": "models",
 }  # fmt: skip
 """The extra of pyproject.toml with what a command needs; of all others `study`."""
 
@@ -17,9 +17,9 @@ EXTRAS = {
 def main() -> None:
     """Run the program `trimsft`."""
     handle_signals(end_at_once)  # before anything is imported that takes time
-    os.environ["PYTHONSAFEPATH"] = "1"  # a process that it starts imports nothing from the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"  # its processes import nothing from this folder
     if sys.stderr is None or not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file; our own lines stay
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file
     try:
         from trimsft.cli.program import app
 

@@ -1,4 +1,4 @@
-"""The commands: settings in, a result out that is printed as tables or as JSON. Heavy imports stand inside them."""
+"""The commands: settings in, a result out. Heavy imports stand inside them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
-from trimsft.shipped import copy_shipped, list_shipped, title_of
+from trimsft.shipped import copy_shipped, list_shipped
 from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ AUDIT = "data model out sample training threshold"
 ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")
 """The fields of `tokens` that `train` has, too."""
 
-
 commands = typer.Typer(rich_markup_mode=None)
-
-
-# ---- training
+commands.command("quickstart")(study.quickstart)
+commands.command("sweep")(study.sweep)
+commands.command("doctor")(doctor)
+commands.add_typer(study.study_app, name="study")
 
 
 def train_flag(field: str) -> str:
-    """Return what `train` calls a field: the names that all commands share, else the field's own."""
+    """Return what `train` calls a field: `--data` for `dataset_name`."""
     shared = {"model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
     return shared.get(field, field if field.startswith("-") else f"--{field}")
 
@@ -65,26 +65,21 @@ def train_command(
 ) -> None:
     """Fine-tune a model.
 
-    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint; rerun the command to
-    resume.
+    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint;
+    rerun the command to resume.
 
     \b
     The fields that matter:
       --config FILE          a YAML file, or a recipe by name: trimsft recipes
       --model MODEL          hub name or folder; also --model_name_or_path
-      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz);
-                             also --dataset_name
-      --objective NAME       auto-trim sft fsft dft trim trim-e trim-h, others,
-                             or my_module:MyObjective
+      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz)
+      --objective NAME       auto-trim sft dft trim ..., or my_module:MyObjective
       --margin NUMBER        of trim: the gap whose tokens count in full
       --bandwidth NUMBER     of trim: how fast weights fall off around it
       --out PATH             the run directory; also --output_dir
-      --seed N               seed of the order of rows and of dropout
       --dry-run              measure one step on the longest rows; keep nothing
-      --dry-run --gpus 2xA6000
-                             memory, hours and downloads on GPUs elsewhere
-      --json                 print the result as JSON
-      --quiet                print results and errors only
+      --dry-run --gpus 2xA6000   memory, hours, downloads elsewhere
+      --json, --quiet        print the result as JSON; print no progress
 
     \b
     Examples:
@@ -129,15 +124,14 @@ def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
 
     \b
-    Examples:
+    Example:
       trimsft watch runs/trim
-      trimsft watch runs/quickstart --once
     """
     from rich.live import Live
     from rich.text import Text
 
     console, has_ended = terminal.make_console(), False
-    with Live(console=console, auto_refresh=False) as live:  # where nobody sees it change, the last state alone
+    with Live(console=console, auto_refresh=False) as live:
         while not has_ended:
             text, has_ended = look(settings.run.expanduser(), console.width)
             live.update(Text(f"{text}\n"), refresh=True)
@@ -146,22 +140,18 @@ def watch(settings: WatchSettings) -> None:
             time.sleep(2)
 
 
-# ---- evaluation
-
-
 @commands.command("eval")
 @command_of(EvalSettings, resumes=True, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
-    is recorded is never generated again. A record may grow (samples, temperatures, greedy, limit).
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded
+    is never generated again: rerun the command to resume, or with more samples or problems.
 
     \b
     Examples:
-      trimsft eval runs/trim -b math500 -b gsm8k
+      trimsft eval runs/trim -b math500 -b gsm8k --temperatures 0.6
       trimsft eval ./model -b problems.jsonl --problem-column question
-      trimsft eval runs/trim -b lab-easy --temperatures 0.6 --temperatures 0.3
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
@@ -190,12 +180,11 @@ def evaluate(settings: EvalSettings) -> Output:
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run as they were sampled, greedily, and at the temperature where the first run
-    is right most often, with 95 % intervals and sign-flip p-values that are corrected for the number of comparisons.
+    Shows the differences from the first run: sampled, greedy, and at the first run's best temperature,
+    with 95 % intervals and sign-flip p-values, corrected for the number of comparisons.
 
     \b
-    Examples:
-      trimsft compare runs/sft runs/trim --metric greedy
+    Example:
       trimsft compare runs/sft runs/dft runs/trim --format markdown > table.md
     """
     from trimsft.report.comparison import compare as compare_scores
@@ -209,21 +198,17 @@ def compare(settings: CompareSettings) -> Output:
     return Output(value, lines=[compared.render(settings.style)])
 
 
-# ---- tokens and reports
-
-
 @commands.command("tokens")
 @command_of(TokenSettings, resumes=True, shown=TOKENS)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
-    One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
-    each token, from which report makes everything else. It says whether the model supports the data, and which band to
-    train with. Several models are compared on the same rows. Finished tables are kept when the command is run again.
+    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each token.
+    Says whether the model supports the data, and which band to train with. Several models are compared
+    on the same rows. Finished tables are kept when the command is run again.
 
     \b
     Examples:
-      trimsft tokens runs/trim --data train.jsonl --sample 2000
       trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
       trimsft tokens Qwen/Qwen3-4B-Base --data train.jsonl --show 2
     """
@@ -246,18 +231,17 @@ def tokens(settings: TokenSettings) -> Output:
 
 
 def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
-    """Return what the tokens say about training on these rows; for a model that is no run, the commands, too."""
-    given = [(name, str(value)) for name, value in given_options(settings).items() if name in ROWS]
-    columns = [word for name, value in given for word in (f"--{name}", value)]
-    program, lines = terminal.program_name(), []
+    """Return what the tokens say about training, and the commands for a model that is no run."""
+    given = [(f"--{name}", str(value)) for name, value in given_options(settings).items() if name in ROWS]
+    lines = []
     for one in tables.summaries:
         lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
         if not RunDirectory(one.model).is_run():
-            train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
-            lines += ["Train with AutoTrim, which needs no band:", f"  {program} {train} --objective auto-trim"]
+            train = shlex.join(["trimsft", "train", "--model", one.model, "--data", settings.data, *sum(given, ())])
+            lines += ["Train with AutoTrim, which needs no band:", f"  {train} --objective auto-trim"]
             if (band := one.verdict.band) is not None:
                 words = f"--objective trim --margin {band.margin:g} --bandwidth {band.bandwidth:g}"
-                lines += ["or with a fixed band, to be compared with it:", f"  {program} {train} {words}"]
+                lines += ["or with a fixed band, to be compared with it:", f"  {train} {words}"]
     return lines
 
 
@@ -266,11 +250,10 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
 
-    What is learned from each token, scores, answers, gaps, trainings. Made from the runs' files alone, in seconds.
+    What is learned from each token, scores, answers, gaps, trainings, from the runs' files alone.
 
     \b
-    Examples:
-      trimsft report runs/trim
+    Example:
       trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
     """
     from trimsft.report import make_report
@@ -288,14 +271,13 @@ def report(settings: ReportSettings) -> Output:
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
-    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
-    after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl and flagged.jsonl, and
-    report shows them; the data itself is never changed. Rerun the command to resume.
+    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and
+    still so after a short training on other rows: noise stays low, news rises. The data itself is never
+    changed. Rerun the command to resume.
 
     \b
-    Examples:
+    Example:
       trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
-      trimsft audit train.jsonl --model runs/sft --no-training --out quick
     """
     from trimsft.audit.run import audit as run_audit
 
@@ -307,65 +289,40 @@ def audit(settings: AuditSettings) -> Output:
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
-# ---- files
-
-
 @commands.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
 
-    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype, beside the
-    configuration, the tokenizer and its chat template: for vLLM, llama.cpp and whatever loads a folder of the hub.
+    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype,
+    with configuration, tokenizer and template: for vLLM, llama.cpp and whatever loads such a folder.
 
     \b
-    Examples:
-      trimsft export runs/auto-trim --out model
+    Example:
       trimsft export runs/lora --out model --dtype bfloat16
     """
     from trimsft.models import export_model
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
     merged = ", the adapter merged into its base" if exported.is_merged else ""
-    lines = [
-        f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}",
-        f"  vllm serve {exported.folder}",
-        f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp",
-    ]
-    return Output(vars(exported), lines=lines)
+    line = f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}"
+    return Output(vars(exported), lines=[line])
 
 
-Shipped = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
-]
-CopyFolder = Annotated[Path, typer.Option(metavar="PATH", help="The folder to copy to.")]
+CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]
 
 
 @commands.command("recipes")
-def recipes(names: Shipped = None, out: CopyFolder = Path(), as_json: JsonFlag = False) -> None:
-    """List the shipped recipes and examples, or copy some.
+def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
+    """List the shipped recipes and examples, or copy them.
 
-    train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
-    where the documentation has it. What is there already is never replaced.
+    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to where
+    the documentation has it. What is there already is never replaced.
 
     \b
-    Examples:
-      trimsft recipes
-      trimsft recipes smollm2-gsm8k accelerate
-      trimsft recipes all --out trimsft-files
+    Example:
+      trimsft recipes --out .
     """
-    with ending({"names": "NAME", "out": "--out"}.__getitem__):
-        if names:
-            copies = [str(path) for path in copy_shipped(names, out)]
-            output = Output(copies, lines=[f"Wrote {path}" for path in copies])
-        else:
-            listed = {name: title_of(path) for name, path in list_shipped().items()}
-            output = Output(listed, lines=[f"{name:40} {title}" for name, title in listed.items()])
-    print_output(output, as_json)
-
-
-commands.command("quickstart")(study.quickstart)
-commands.command("sweep")(study.sweep)
-commands.command("doctor")(doctor)
-commands.add_typer(study.study_app, name="study")
+    with ending({"out": "--out"}.__getitem__):
+        files = [str(file) for file in (copy_shipped(out) if out else list_shipped())]
+    print_output(Output(files, lines=files), as_json)

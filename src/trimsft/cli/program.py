@@ -1,4 +1,4 @@
-"""The program `trimsft`: what `--help` shows without loading any command, and where a command is found."""
+"""The program `trimsft`: what `--help` shows without loading any command."""
 
 from typing import Annotated, Any
 
@@ -23,12 +23,12 @@ SECTIONS = {
         "study": "Repeat the paper's tables and figures, on your models.",
         "watch": "See how a training is going, in small curves.",
     },
-    "Help": {"doctor": "Check this machine.", "recipes": "List the shipped recipes and examples, or copy some."},
+    "Help": {"doctor": "Check this machine.", "recipes": "List the shipped recipes and examples, or copy them."},
 }
 
 
 class Program(TyperGroup):
-    """The commands under their headings; they are imported when one of them is called, which takes a while."""
+    """The commands under their headings, imported when one of them is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for section in SECTIONS.values() for name in section]
@@ -51,7 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={
         "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens, as train and TRL have it
+        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens
     },
 )
 

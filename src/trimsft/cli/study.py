@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, program_name
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.runs.secrets import hide_secrets
@@ -177,7 +177,7 @@ def quickstart(settings: QuickstartSettings) -> Output:
     minutes, seconds = divmod(round(outcome.total_seconds), 60)
     lines.append(f"Run directories: {outcome.cells.folder.out} ({minutes} min {seconds} s)")
     lines.append("Next, with your own model and data, one problem and one solution a line:")
-    lines.append(f"  {program_name()} tokens MODEL --data DATA.jsonl --sample 200")
+    lines.append("  trimsft tokens MODEL --data DATA.jsonl --sample 200")
     return Output(outcome.as_dict(), tables_of(outcome), lines, outcome.failures())
 
 

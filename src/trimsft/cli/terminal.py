@@ -1,7 +1,7 @@
 """What commands share on a terminal: how they end, what they say on stderr, progress, results.
 
-A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it stands, 129 after
-SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. Everything but results goes to stderr, and no progress with --quiet.
+A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it
+stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interruption, one_line
+from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interrupt, one_line
 
 if TYPE_CHECKING:
     from typing import Self
@@ -38,30 +35,30 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results an
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
-# ---- how commands end
-
-
-@contextmanager
+@contextlib.contextmanager
 def ending(
     name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
 ) -> Iterator[None]:
-    """Turn what is raised within into a message and an exit code, and what is logged from `level` on into lines.
+    """Turn what is raised within into a line and an exit code, what is logged into lines.
 
     Args:
+        level: the least that is printed of what this package logs.
         name_of: gives what a field is called on the command line of this command.
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
     """
-    before = _quiet.set(quiet)
+    before, logger, handler = _quiet.set(quiet), logging.getLogger("trimsft"), logging.Handler()
+    handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR if quiet else level)
     if quiet:
         os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
     try:
-        with _log_lines(logging.ERROR if quiet else level):
-            if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
-                handle_signals(_interrupt)
-            yield
+        if signal.getsignal(signal.SIGTERM) is end_at_once:  # not for a caller in Python
+            handle_signals(interrupt)
+        yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
-        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is interrupt:
             handle_signals(signal.SIG_IGN)  # a second one would cut off what is said of the first
         line = _last_line(error, name_of, resumes=resumes)
         if line is None:
@@ -70,53 +67,31 @@ def ending(
             tell(line)
         raise typer.Exit(exit_code(error)) from None
     finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
         _quiet.reset(before)
 
 
 def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
-    """Return the line for an error, empty if another process says it; None for a bug, which keeps its traceback."""
+    """Return the line for an error, empty if another process says it; None for a bug."""
     if isinstance(error, TrimSFTError):
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
         kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
         word = SIGNALS[getattr(error, "number", signal.SIGINT)]
-        return str(error) or word + kept if is_first_process() else ""
-    if isinstance(error, OSError) and error.filename:
-        return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
+        return word + (getattr(error, "details", "") or kept) if is_first_process() else ""
     if not isinstance(error, RuntimeError):
         return one_line(error)
     torch = sys.modules.get("torch")
     # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
-    is_gloo = type(error) is RuntimeError and "gloo" in str(error)
-    if torch and (is_gloo or isinstance(error, torch.distributed.DistError)):
+    if torch and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
         return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
     # too little memory, a device that is gone: nothing that a traceback would explain
     is_from_torch = torch and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
     return str(error).partition("\n")[0] if is_from_torch else None
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise interruption(number)
-
-
-@contextmanager
-def _log_lines(level: int) -> Iterator[None]:
-    """Print what this package logs in the first process, unless somebody listens already."""
-    logger, handler = logging.getLogger("trimsft"), logging.Handler()
-    if logger.handlers:
-        yield
-        return
-    handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
-    logger.addHandler(handler)
-    logger.setLevel(level)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
-
-
-# ---- lines on stderr
+# ---- on stderr
 
 
 def tell(text: str) -> None:
@@ -137,13 +112,10 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-# ---- progress
-
-
 class Progress:
-    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal, elsewhere a few lines.
+    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal.
 
-    One when a name or its stage is new, one at its end, others every half minute.
+    Elsewhere a line when a name or its stage is new, one at its end, others every half minute.
     """
 
     def __init__(self) -> None:
@@ -151,11 +123,11 @@ class Progress:
         from rich.progress import Progress as Bars
 
         console = make_console(stderr=True)
-        columns = [TextColumn("{task.description}", markup=False), BarColumn(18)]
-        columns.append(TextColumn("{task.fields[text]}", markup=False))
+        texts = [TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]")]
+        columns = (texts[0], BarColumn(18), texts[1])
         self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._tasks: dict[str, Any] = {}
-        self._lines: dict[str, tuple[str, float, str]] = {}  # stage, time and text of the last one
+        self._printed: dict[str, tuple[object, float]] = {}  # at its last line
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -166,23 +138,20 @@ class Progress:
 
     def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
         text = text or " ".join(filter(None, (stage, f"{done:,} of {total:,}" if total else "")))
-        if not self._bars.disable:
-            if name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(name, text=text)
-            self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
-            return
-        last, when, before = self._lines.get(name, ("", -PAUSE, ""))
-        now, is_last = time.monotonic(), done == total and text != before
-        if before and last == stage and now < when + PAUSE and not is_last:
-            return
-        self._lines[name] = (stage, now, text)
-        note(f"{name}: {text}")
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, text=text)
+        self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
+        place, now = (stage, 0 < total == done), time.monotonic()
+        before, when = self._printed.get(name, (None, now))
+        if self._bars.disable and (place != before or now >= when + PAUSE):
+            self._printed[name] = (place, now)
+            note(f"{name}: {text}")
 
     def end(self, name: str, text: str) -> None:
         """Print what has become of a name, in place of its bar."""
         if name in self._tasks:
             self._bars.remove_task(self._tasks.pop(name))
-        self._lines.pop(name, None)
+        self._printed.pop(name, None)
         note(f"{name}: {text}")
 
 
@@ -191,7 +160,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command prints: a value for programs; tables and lines for people; on stderr what failed on the way."""
+    """What a command prints: a value for programs; tables, lines and failures for people."""
 
     value: Any
     tables: Sequence[Table] = ()
@@ -216,14 +185,8 @@ def print_output(output: Output, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def program_name() -> str:
-    """Return how this program was called, for commands that are printed to be copied."""
-    is_module = Path(sys.argv[0]).parts[-2:] == ("trimsft", "__main__.py")
-    return "python -m trimsft" if is_module else "trimsft"
-
-
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console without colours for numbers and paths; on stderr it is silent with --quiet."""
+    """Return a console without colours for numbers; on stderr it is silent with --quiet."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())

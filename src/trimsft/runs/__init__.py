@@ -1,4 +1,4 @@
-"""Run directories: where everything of a run is, who works on it, and files that are whole or absent."""
+"""Run directories: where everything of a run is, and files that are whole or absent."""
 
 from trimsft.runs.directory import RunDirectory, by_dotted_name, environment, find_weights, holder_of, locked
 from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, publish, refuse_links, sync, write_whole

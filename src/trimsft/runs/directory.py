@@ -1,4 +1,4 @@
-"""Run directories: where everything of a run is, what it was made with, and which process works on it.
+"""Run directories: where everything of a run is, and which process works on it.
 
 runs/trim/
   .lock           held while a process works here; says which one
@@ -20,7 +20,6 @@ import shlex
 import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -30,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from trimsft.errors import RunError, RunInUse, one_line
 from trimsft.runs.files import refuse_links, write_whole
-from trimsft.runs.parsing import ParseError, checked, parse_json, parse_yaml, read_json
+from trimsft.runs.parsing import checked, parse_yaml, read_json
 from trimsft.runs.secrets import hide_secrets, without_folders
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
@@ -60,7 +59,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out: `with run.lock():`. Of a distributed run only one process may take it.
+        """Keep other processes out: `with run.lock():`; in a distributed run for one process.
 
         The directory itself may be a link, nothing in it may.
         """
@@ -74,19 +73,16 @@ class RunDirectory:
         """Return the settings that the run was made with; None before any were written."""
         try:
             settings = parse_yaml(self.config_path.read_text(encoding="utf-8"))
+            return checked(dict[str, Any], settings, where=str(self.config_path), hint=RESTORE)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise RunError(f"{self.config_path}: not readable as YAML ({one_line(error)})", hint=RESTORE) from error
-        if not isinstance(settings, dict):
-            raise RunError(f"{self.config_path}: holds no settings", hint=RESTORE)
-        return settings
 
     def settle_config(self, settings: Mapping[str, Any], *, harmless: Collection[str] = ()) -> None:
         """Write `config.yaml` the first time; later refuse settings that differ from it.
 
-        `harmless` names settings that may change between two starts of one run (`a.b` for a nested one); the
-        file then shows the latest.
+        But for `harmless` ones, named like `a.b` where they are nested; the file shows the latest.
         """
         import yaml
 
@@ -96,7 +92,7 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
-            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""  # of a run of another kind all differ
+            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""
             problem = f"{self.path} holds a run with other settings: {'; '.join(refused[:6])}{more}"
             raise RunError(problem, hint="give it the same settings to continue it, or choose another output directory")
         if before is None or changed:
@@ -118,7 +114,7 @@ class RunDirectory:
 
     def mark_finished(self) -> None:
         """Record that the run is complete."""
-        self.write_manifest(finished=_now())
+        self.write_manifest(finished=datetime.now().astimezone().isoformat(timespec="seconds"))
 
     def is_finished(self) -> bool:
         """Return whether the run was marked complete."""
@@ -126,7 +122,7 @@ class RunDirectory:
 
 
 def find_weights(model: str | Path) -> str:
-    """Return what `from_pretrained` loads: a run directory's model, a model folder, or a name of the hub."""
+    """Return what `from_pretrained` loads: the model of a run, a folder, or a name of the hub."""
     folder = Path(model).expanduser()
     run = RunDirectory(folder)
     if run.is_run():
@@ -140,8 +136,8 @@ def find_weights(model: str | Path) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Return what a result may depend on: versions, system, GPUs (if torch is loaded), command line."""
-    trimsft = sys.modules[__name__.partition(".")[0]]  # importing it here would turn the direction of imports
+    """Return what a result may depend on: versions, system, GPUs, command line."""
+    trimsft = sys.modules[__name__.partition(".")[0]]  # it imports this module
     versions: dict[str, str | None] = {"trimsft": trimsft.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -156,14 +152,10 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """Return the command line of this process without secrets; `python -m` by the name of its package."""
+    """Return the command line of this process, without secrets."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
     return shlex.join(hide_secrets([name, *sys.argv[1:]]))
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 # ---- settings by name
@@ -203,77 +195,62 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
 
 # ---- who works on a run
 
-_held: dict[Path, FileLock] = {}
-"""The locks of this process. A forked child does not hold them: filelock closes its descriptors."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)
 
-
-@dataclass(frozen=True)
-class Holder:
-    """The process that holds a lock, as it has described itself."""
-
-    host: str = "an unknown host"
-    pid: int = 0
-    since: str = "an unknown time"
-    command: str = ""
-
-    def __str__(self) -> str:
-        command = f" ({self.command})" if self.command else ""
-        return f"process {self.pid} on {self.host} since {self.since}{command}"
+def _lock_of(path: Path) -> FileLock:
+    """Return the one lock of this process for a path; a forked child does not hold it."""
+    return FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Keep other processes out, also those of other machines; to take a lock again in one process is harmless.
+    """Keep other processes out, also of other machines; a process may take a lock again.
 
     Args:
         patience: seconds to wait for whoever holds it; then `RunInUse` is raised.
     """
     refuse_links(path)
     path = path.resolve()
-    lock = _held.get(path) or FileLock(path, thread_local=False, fallback_to_soft=False)
+    lock = _lock_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=patience)
     except Timeout:
-        holder = _read_holder(path)
         hint = "wait until it ends, or choose another output directory"
-        refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
-        refusal.holder = holder
+        refusal = RunInUse(f"{path.parent}: in use by {_read_holder(path)}", hint=hint)
+        refusal.holder = _read_holder(path)
         raise refusal from None
     except OSError as error:
         problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
         raise RunError(problem, hint="choose another output directory") from error
-    if path not in _held:
-        _held[path] = lock
-        holder = Holder(socket.gethostname(), os.getpid(), _now(), command_line())
+    if lock.lock_counter == 1:
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
-            path.write_text(json.dumps(asdict(holder)) + "\n", encoding="utf-8")
+            note = f"process {os.getpid()} on {socket.gethostname()} since {now} ({command_line()})\n"
+            path.write_text(note, encoding="utf-8")
     try:
         yield
     finally:
-        if _held.get(path) is lock:  # else this is a forked child
+        if lock.is_locked:  # else this is a forked child
             if lock.lock_counter == 1:
-                del _held[path]
                 with contextlib.suppress(OSError):
                     os.truncate(path, 0)
             lock.release()
 
 
-def holder_of(path: Path) -> Holder | None:
-    """Return who holds a lock now; None where nobody does."""
+def holder_of(path: Path) -> str | None:
+    """Return which process holds a lock now; None where none does."""
     path = path.resolve()
     if not path.is_file() or not path.stat().st_size:  # a holder empties it when it is done
         return None
-    if path not in _held:
-        with contextlib.suppress(Timeout), FileLock(path, timeout=0, fallback_to_soft=False):
+    lock = _lock_of(path)
+    if not lock.is_locked:
+        with contextlib.suppress(Timeout), lock.acquire(timeout=0):
             return None
-    return _read_holder(path) or Holder()
+    return _read_holder(path)
 
 
-def _read_holder(path: Path) -> Holder | None:
-    try:
-        return checked(Holder, parse_json(path.read_bytes()), where="note")
-    except (OSError, ParseError, RunError):
-        return None
+def _read_holder(path: Path) -> str:
+    """Return what the process that holds a lock has written about itself."""
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip() or "another process"
+    return "another process"

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, WriteError
-from trimsft.runs.parsing import ParseError, parse_json
+from trimsft.runs.parsing import parse_json
 
 STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
-SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
-SAMPLES = 64
+SAMPLES = 256
 
 
 # ---- files that are whole or absent
@@ -38,7 +37,7 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; on the way out the file takes the name, unless something failed."""
+    """Yield a name to write to; on the way out the file becomes `path`, unless something failed."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,9 +60,9 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 
 def publish(beside: Path, folder: Path) -> None:
-    """Give a folder that was filled `beside` its name, all its files on disk and readable as the umask has it."""
+    """Give a folder that was filled `beside` its name, its files on disk and readable."""
     for path in beside.iterdir():
-        path.chmod(beside.stat().st_mode & 0o666)  # safetensors gives permissions to the owner alone
+        path.chmod(beside.stat().st_mode & 0o666)  # safetensors: the owner alone
         sync(path)
     beside.rename(folder)
     sync(folder.parent)
@@ -74,7 +73,7 @@ def _cannot_write(path: Path, error: OSError) -> WriteError:
 
 
 def refuse_links(*paths: Path) -> None:
-    """Raise where a place to be written, or anything in it, is a link: from elsewhere it may lead to any file."""
+    """Refuse a place that is a link or holds one: from elsewhere it may lead to any file."""
     for path in paths:
         if path.is_symlink():
             hint = "replace it by what it leads to, or choose another output directory"
@@ -99,7 +98,7 @@ def sync(path: Path) -> None:
 
 
 class JsonLines:
-    """A file of one JSON object per line that only grows; a line that a kill cut short counts as never written."""
+    """A file of one JSON object a line that only grows; a line cut short was never written."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -111,25 +110,17 @@ class JsonLines:
         try:
             if self._descriptor is None:
                 self._descriptor = self._open()
-            end = os.fstat(self._descriptor).st_size
-            try:
-                while line:
-                    line = line[os.write(self._descriptor, line) :]
-            except OSError:
-                os.ftruncate(self._descriptor, end)
-                raise
+            while line:
+                line = line[os.write(self._descriptor, line) :]
         except OSError as error:
+            self.close()  # the next to open it cuts off what is there of the line
             raise _cannot_write(self.path, error) from error
 
     def _open(self) -> int:
-        """Open the file for appending, its last line mended or cut off."""
+        """Open the file for appending, without a last line that was cut short."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        whole, size = sum(len(line) + 1 for line, _ in self._lines()), os.fstat(descriptor).st_size
-        if size < whole:  # the last line lacks nothing but its end
-            os.write(descriptor, b"\n")
-        elif size > whole:
-            os.ftruncate(descriptor, whole)
+        os.ftruncate(descriptor, sum(len(line) for line, _ in self._lines()))
         return descriptor
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -141,12 +132,12 @@ class JsonLines:
         return list(self)
 
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
-        """Cut the file before the first record for which `is_after` holds; return how many lines went."""
+        """Cut the file before the first record that `is_after` holds for; return how many went."""
         self.close()
         lines = list(self._lines())
         keep = next((index for index, (_, record) in enumerate(lines) if is_after(record)), len(lines))
         if keep < len(lines):
-            write_whole(self.path, b"".join(line + b"\n" for line, _ in lines[:keep]))
+            write_whole(self.path, b"".join(line for line, _ in lines[:keep]))
         return len(lines) - keep
 
     def close(self) -> None:
@@ -160,17 +151,16 @@ class JsonLines:
             return
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
                 try:
                     record = parse_json(line)
-                except ParseError as error:
-                    if not line.endswith(b"\n"):
-                        return
+                except ValueError as error:
                     problem = f"{self.path}, line {number}: not JSON ({error})"
                     raise RunError(problem, hint="restore or remove it") from error
-                # an object cannot be cut short and still parse, a bare number can
                 if not isinstance(record, dict):
                     raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
-                yield line.removesuffix(b"\n"), record
+                yield line, record
 
 
 # ---- what is read
@@ -183,21 +173,20 @@ def fingerprint_file(path: Path) -> str:
 
 
 def fingerprint_folder(path: Path) -> str:
-    """Return the SHA-256 over a folder: names, sizes and contents of its files, but for hidden ones.
+    """Return the SHA-256 of a folder: names, sizes and contents of all but hidden files.
 
-    Of a file above 16 MiB, 64 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the
-    header) to its last: enough to tell a model from its fine-tuned copy in milliseconds, no proof of equality.
+    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last: enough
+    to tell a model from its fine-tuned copy, no proof of equality.
     """
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
-        if not file.is_file() or any(part.startswith(".") for part in name.parts):
-            continue
-        content, size = hashlib.sha256(), file.stat().st_size
-        with open(file, "rb") as opened:
-            for start in range(SAMPLES) if size > SMALL_FILE else ():
-                opened.seek((size - SAMPLE) * start // (SAMPLES - 1))
-                content.update(opened.read(SAMPLE))
-            content.update(opened.read() if size <= SMALL_FILE else b"")
-        digest.update(f"{name.as_posix()}\0{size}\0{content.hexdigest()}\n".encode())
+        if file.is_file() and not any(part.startswith(".") for part in name.parts):
+            size = file.stat().st_size
+            digest.update(f"{name.as_posix()}\0{size}\0".encode())
+            with open(file, "rb") as opened:
+                samples = min(SAMPLES, -(-size // SAMPLE))
+                for number in range(samples):
+                    opened.seek(max(0, size - SAMPLE) * number // max(1, samples - 1))
+                    digest.update(opened.read(SAMPLE))
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-r"""What files and servers say, read with suspicion: JSON and YAML that are refused in one line, whatever is in them.
+r"""JSON and YAML of files and servers, refused in one line, whatever is in them.
 
     >>> parse_json(b'{"samples": 8}')
     {'samples': 8}
@@ -6,7 +6,7 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
     Traceback (most recent call last):
     trimsft.errors.RunError: settings.json: greedy: input should be a valid boolean, got 3.5; restore it or remove it
 
-Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say where it stood, as a `RunError`.
+Both parsers raise `ValueError` alone; `read_json` and `checked` say where it stood, as a `RunError`.
 """
 
 import json
@@ -21,20 +21,16 @@ RESTORE = "restore it or remove it"
 _adapters: dict[Any, Any] = {}  # of pydantic, by type: each takes milliseconds to make
 
 
-class ParseError(ValueError):
-    """A text that is not what it should be; the message is one line."""
-
-
 def parse_json(text: bytes | str) -> Any:
     """Return the value of a JSON text."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
-        raise ParseError(one_line(error)) from error
+    except (ValueError, RecursionError) as error:  # also of no UTF-8
+        raise ValueError(one_line(error)) from error
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text; refuse a key that is there twice, of which PyYAML takes the last in silence."""
+    """Return the value of a YAML text; refuse a key that is there twice."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -42,14 +38,14 @@ def parse_yaml(text: str) -> Any:
             seen = set[tuple[str, str]]()
             for key in (key for key, _ in node.value if isinstance(key.value, str)):
                 if (key.tag, key.value) in seen:
-                    raise ParseError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
+                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
                 seen.add((key.tag, key.value))
             return super().construct_mapping(node, deep)
 
     try:
         return yaml.load(text, Loader)
-    except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
-        raise ParseError(one_line(error)) from error
+    except Exception as error:  # also what a tag makes of its value
+        raise ValueError(one_line(error)) from error
 
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
@@ -58,7 +54,7 @@ def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
 
 
 def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE, is_json: bool = False) -> Kind:
-    """Return a parsed value, or a text of JSON, as a type or a dataclass; `where` is the place that an error names."""
+    """Return a parsed value, or a text of JSON, as a type; an error names `where` it stood."""
     from pydantic import TypeAdapter, ValidationError
 
     if (adapter := _adapters.get(kind)) is None:

@@ -1,4 +1,4 @@
-"""Each kind of line that is written, as one dataclass: its writer and all its readers take its fields from here.
+"""Each kind of line that is written, as one dataclass for its writer and all its readers.
 
 >>> TelemetryLine(step=20, nll=0.93).nll
 0.93
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def figure(label: str, **shown: Any) -> Any:
-    """Declare a figure of a line: `label` names it in tables and charts, `shown` says where else it stands."""
+    """Declare a figure of a line: its `label` in tables and charts, and where else it is `shown`."""
     return field(default=None, metadata={"label": label} | shown)
 
 

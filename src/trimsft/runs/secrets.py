@@ -1,4 +1,4 @@
-r"""Secrets in settings and on command lines, known by their names; no file and no line on a terminal may hold one.
+r"""Secrets in settings and on command lines, known by their names; no file may hold one.
 
 >>> without_secrets({"hub_token": "hf_x", "eos_token": "</s>"})
 {'eos_token': '</s>'}
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from trimsft.runs.parsing import ParseError, parse_json
+from trimsft.runs.parsing import parse_json
 
 HIDDEN = "***"
 _NAME = re.compile(
@@ -22,7 +22,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def without_folders(text: str) -> str:
-    """Return the text with the last part of each absolute path alone: a page or manifest that is shared names no home.
+    """Return the text with the last part of each absolute path alone: it names no home.
 
     >>> without_folders("trimsft train /home/me/a.yaml --out=/home/me/runs/trim --data rows/b.jsonl")
     'trimsft train a.yaml --out=trim --data rows/b.jsonl'
@@ -36,7 +36,7 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return the value without the secrets in its dictionaries, also where they are written as JSON."""
+    """Return the value without the secrets in its dictionaries, also where they are JSON."""
     if isinstance(value, dict):
         return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
     if isinstance(value, list):
@@ -44,13 +44,13 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, str) and _holds_secret(value):
         try:
             return without_secrets(parse_json(value))
-        except ParseError:
+        except ValueError:
             return HIDDEN
     return value
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
-    """Return a command line with stars for its secrets: `--name value`, `--name=value`, `name=value`, JSON, URLs."""
+    """Return a command line with stars for its secrets."""
     shown, hide = [], False
     for word in words:
         name, equals, _ = word.partition("=")

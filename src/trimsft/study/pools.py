@@ -20,10 +20,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
-from trimsft.errors import UsageError, handle_signals, interruption, one_line
+from trimsft.errors import UsageError, handle_signals, interrupt, one_line
 from trimsft.study.cell import Cell
 from trimsft.study.steps import Job, Result, redirect_output
 
@@ -143,13 +141,9 @@ def _begin(environment: dict[str, str]) -> None:
 
         torch.set_num_threads(int(threads))
     redirect_output(Path(os.devnull))
-    handle_signals(_end)
+    handle_signals(interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    raise interruption(number)
 
 
 def _end_with_parent() -> None:

@@ -22,7 +22,7 @@ from torch import distributed
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from trimsft.errors import Handler, handle_signals, interruption
+from trimsft.errors import Handler, Interrupted, handle_signals
 
 SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice, to the process and to its group
 
@@ -59,7 +59,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         if os.getpid() != self._process:
             return  # a forked worker that loads data, which a terminal asks as well: the training still needs it
         if not self._work:
-            raise interruption(number, f"; {self.resume_hint}")
+            raise Interrupted(number, f"; {self.resume_hint}")
         if not self._signal:
             self._signal, self._signal_time = number, time.monotonic()
             at_once = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
@@ -67,7 +67,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
                 # not by logging: the signal may have come in the middle of a write to the same stream
                 os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())
         elif number == signal.SIGINT and time.monotonic() - self._signal_time > SAME_SIGNAL_SECONDS:
-            raise interruption(number, f"; {self.resume_hint}")
+            raise Interrupted(number, f"; {self.resume_hint}")
 
     @contextmanager
     def finishing(self, work: str) -> Iterator[None]:
@@ -76,7 +76,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         yield
         self._work = ""
         if self._signal:
-            raise interruption(self._signal, f"; {self.resume_hint}")
+            raise Interrupted(self._signal, f"; {self.resume_hint}")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if distributed.is_available() and distributed.is_initialized():
@@ -102,7 +102,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self.resume_hint = f"rerun the command to resume from {place}"
         if self._agreed:
             step = f"step {state.global_step} of {state.max_steps}"
-            raise interruption(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
+            raise Interrupted(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._work = ""
