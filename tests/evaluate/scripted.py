@@ -13,7 +13,7 @@ from typing import Any
 from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.engines import Completion, Request
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.run import Evaluation, Progress, fill
+from trimsft.evaluate.run import Evaluation, fill
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
@@ -65,7 +65,7 @@ def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protoc
     return Evaluation("mine", problems, settings, prompts=prompts)
 
 
-def run(folder: Path, delay: float = 0.0) -> tuple[Progress, ScriptedEngine]:
+def run(folder: Path, delay: float = 0.0) -> tuple[int, ScriptedEngine]:
     engine = ScriptedEngine(answer, delay=delay)
     return fill(SampleRecord(folder), evaluation(), engine), engine
 

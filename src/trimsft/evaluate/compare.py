@@ -93,8 +93,7 @@ def compare_runs(
     for metric, run in columns:
         for place, within in places.items():
             pairs = [(reference[one], tables[run][one]) for one in within]
-            difference = next(differences[place])
-            compared.append(_compare_pairs(difference, pairs, place, metric, names=(name, run), seed=seed))
+            compared.append(_compare_pairs(next(differences[place]), pairs, place, metric, (name, run), seed))
     return correct_for_many(compared)
 
 
@@ -125,7 +124,7 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _compare_pairs(
-    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, *, names: tuple[str, str], seed: int
+    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, names: tuple[str, str], seed: int
 ) -> Comparison:
     values = [(a.values(metric), b.values(metric)) for a, b in pairs]
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight

@@ -20,8 +20,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -151,16 +150,19 @@ def _with_cluster(ways: Array, size: int, top: int) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleResult:
-    """One graded answer of a model."""
+class GradeLine:
+    """One graded answer of a model: a line of grades.jsonl."""
 
     problem: str  # id of the problem within its benchmark
     sample: int
     status: str  # how it was graded: correct, wrong, no_answer, truncated, timeout, unparsable
     answer: str | None  # what was extracted from the response; None abstains from the vote
-    tokens: int
-    truncated: bool  # whether generation ended at the length limit
+    cluster: int | None = None
+    """Samples of a problem with the same one voted together; None: it abstains, is greedy, or of a further
+    temperature."""
     temperature: float | None = None  # of a further temperature: reported on its own, never mixed with the samples
+    tokens: int = 0
+    truncated: bool = False  # whether generation ended at the length limit
 
     @property
     def correct(self) -> bool:
@@ -190,8 +192,10 @@ class ProblemScore:
     correct_at: dict[float, int] = field(default_factory=dict)
 
 
-def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equivalent) -> tuple[ProblemScore, list[Any]]:
-    """Count the answers of a problem; return the vote of each result, too, which is None for all but the samples.
+def summarize(
+    problem: str, results: Sequence[GradeLine], equivalent: Equivalent
+) -> tuple[ProblemScore, list[GradeLine]]:
+    """Count the answers of a problem; return them with the cluster of each sample, too.
 
     Each cluster is graded by its representative, the most frequent text of it, since that is the answer that the vote
     elects; so also where other members were graded differently, as happens because equivalence is not transitive.
@@ -219,7 +223,7 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
         correct_at={at: sum(one.correct for one in results if one.temperature == at) for at in sorted(further)},
     )
     votes = iter(clusters)
-    return score, [next(votes) if one.votes else None for one in results]
+    return score, [replace(one, cluster=next(votes)) if one.votes else one for one in results]
 
 
 # ---- metrics by name

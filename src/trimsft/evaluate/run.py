@@ -15,20 +15,13 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any
 
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import (
-    Problem,
-    benchmark_name,
-    describe_gradings,
-    describe_source,
-    fingerprint,
-    load_benchmark,
-)
+from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, fingerprint, load_benchmark
 from trimsft.evaluate.engines import Engine, Request, identify_model, make_engine
 from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.metrics import GREEDY
@@ -42,8 +35,6 @@ from trimsft.tables import Cell, Table, Tabular
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end it: a server that is gone does not come back for each of 4,000 requests."""
-SAMPLES_FOR_RATE = 8
-"""Samples before a time left is shown: many are generated at once, and the first ones come late."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +65,21 @@ def evaluate(
     *,
     on_load: Callable[[Sequence[str]], None] = lambda names: None,
     on_start: Callable[[str, Prompts], None] = lambda name, prompts: None,
-    on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
+    on_progress: Callable[[str, int, int, str], None] = lambda name, done, total, text: None,
 ) -> Evaluated:
     """Generate what is missing, grade and score, benchmark by benchmark.
 
     Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
     refused before anything is written. A record that holds all samples needs neither a model nor a server. `on_load`
-    gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` every sample.
+    gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` a benchmark, how many
+    samples are recorded, of how many, and a text with an estimate of what is left.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
-    kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-    grader = Grader(kind=kind, scorer=scorer)
+    grader = Grader(kind="qwen" if settings.grader == "qwen" else "strict", scorer=scorer)
     evaluations, records, unfinished = dict[str, Evaluation](), dict[str, SampleRecord](), list[str]()
     for path in settings.benchmarks:
-        name, grading = benchmark_name(path), settings.grading_of_rows()
-        problems = load_benchmark(path, settings.data_dir, settings.limit, grading, settings.columns)
+        name, letters = benchmark_name(path), settings.rows_graded.kind == "choice"
+        problems = load_benchmark(path, settings.data_dir, settings.limit, letters=letters)
         evaluations[name] = Evaluation(name, problems, settings, describe_source(path, settings.data_dir))
         records[name] = SampleRecord(settings.run.eval_dir / name)
         if not _is_complete(records[name], evaluations[name]):
@@ -108,32 +99,30 @@ def evaluate(
         if one.prompts is not None:
             on_start(name, one.prompts)
             fill(records[name], one, engine, on_progress=partial(on_progress, name))
-        scores.append(grade_record(records[name], grader, one.problems))
+        scores.append(grade_record(records[name], grader, one.problems, settings.rows_graded))
     return Evaluated(settings.run, tuple(scores))
 
 
 def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
-    """Return whether every sample is recorded already; refuse settings that the record does not allow."""
+    """Return whether every sample of the model is recorded; refuse settings that the record does not allow.
+
+    Which model it is, is known without loading it as far as its files and the settings say.
+    """
+    settings = evaluation.settings
     if record.refuse_other(evaluation.protocol(), evaluation.problems):
         return False
-    recorded = record.protocol()
-    is_same = _is_same_model(recorded.engine, evaluation.settings)
-    return is_same and not record.missing(recorded.keys(record.problems()))
-
-
-def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
-    """Return whether a record is of the model that the settings name, as far as its files and the settings say."""
     known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
+    known |= {} if settings.engine == "auto" else {"name": settings.engine}
     if settings.server is not None:
         known |= {"name": "server", "model": settings.model}
     else:
-        known |= {} if settings.engine == "auto" else {"name": settings.engine}
         try:
             known |= identify_model(find_weights(settings.model), settings.revision)
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
-    return known.items() <= recorded.items()
+    recorded = record.protocol()
+    return known.items() <= recorded.engine.items() and not record.missing(recorded.keys(record.problems()))
 
 
 def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
@@ -142,11 +131,8 @@ def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
     questions, system_prompt = [problem.question for problem in problems], settings.system_prompt
     prompts = make_prompts(questions, tokenizer, template=settings.template, system_prompt=system_prompt)
     notes = [*prompts.notes, *engine.details.get("notes", ())]
-    if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
-        notes.append(f"graded by {graded_by}")
-    if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
-        looks = "the prompt asks for a boxed answer, but a pattern looks for it elsewhere"
-        notes.append(f"{looks}: --system-prompt asks otherwise")
+    if system_prompt is None and settings.pattern is not None:
+        notes.append("the prompt asks for a boxed answer, but a pattern looks elsewhere: see --system-prompt")
     with contextlib.suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
         if config is not None and tokenizer is not None and settings.template == "auto":
@@ -179,10 +165,9 @@ class Evaluation:
         if prompts is not None:
             prompt |= {"template": prompts.template, "example": prompts.example}
         else:
-            prompt |= (
-                {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
-            )
             del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
+        if prompts is None and settings.template != "auto":
+            prompt["template"] = settings.template
         notes = {"source": self.source, "notes": list(prompts.notes if prompts else ())}
         return Protocol(
             benchmark=self.benchmark,
@@ -224,50 +209,15 @@ def sample_seed(seed: int, key: Key) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-@dataclass
-class Progress:
-    """Count how far an evaluation is; rates are of this process alone."""
-
-    total: int
-    resumed: int  # samples that were recorded before
-    max_tokens: int  # of one sample
-    generated: int = 0
-    failed: int = 0  # requests that failed, each time
-    tokens: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def done(self) -> int:
-        return self.resumed + self.generated
-
-    @property
-    def is_complete(self) -> bool:
-        return self.done == self.total
-
-    def line(self) -> str:
-        """Return all of it in one line: at first the most that it can take, later the tokens and the time left."""
-        seconds, missing = max(time.monotonic() - self.started, 1e-9), self.total - self.done
-        line = f"{self.done:,} of {self.total:,} samples"
-        if self.generated:
-            line += f", {self.generated / seconds:.3g}/s, {self.tokens / seconds:,.0f} tokens/s"
-        elif missing:
-            line += f", at most {missing * self.max_tokens:,} tokens"
-        if self.generated >= SAMPLES_FOR_RATE and missing:
-            minutes, rest = divmod(round(missing * seconds / self.generated), 60)
-            tokens = missing * self.tokens / self.generated
-            line += f", about {tokens:,.0f} tokens and {minutes // 60}:{minutes % 60:02}:{rest:02} left"
-        return f"{line}, {self.failed:,} failed" if self.failed else line
-
-
 def fill(
     record: SampleRecord,
     evaluation: Evaluation,
     engine: Engine,
     *,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
-    """Generate what is missing and record each text as it comes; requests that fail stay missing."""
-    protocol, problems, failures = evaluation.protocol(engine), evaluation.problems, 0
+    on_progress: Callable[[int, int, str], None] = lambda done, total, text: None,
+) -> int:
+    """Generate what is missing, record each text as it comes, and return how many; what fails stays missing."""
+    protocol, problems, failures, generated = evaluation.protocol(engine), evaluation.problems, 0, 0
     assert evaluation.prompts is not None
     wanted = protocol.keys(problems)
     shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
@@ -280,33 +230,37 @@ def fill(
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
         record.settle(protocol, problems)
         missing = record.missing(wanted)
-        progress = Progress(len(wanted), len(wanted) - len(missing), evaluation.settings.max_tokens)
-        on_progress(progress)
+        started, tokens = time.monotonic(), 0
+
+        def show(hint: str) -> None:
+            done = len(wanted) - len(missing) + generated
+            on_progress(done, len(wanted), f"{done:,} of {len(wanted):,} samples, {hint}")
+
+        show(f"at most {len(missing) * evaluation.settings.max_tokens:,} tokens to come")
         requests = evaluation.requests(missing)
         keys = dict(enumerate(requests))
         with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # some may go unread
             for completion in completions if missing else ():
                 key = keys.pop(completion.index)  # an engine that answers twice ends here
                 if completion.finish == "error":
-                    progress.failed += 1
-                    failures += 1
                     record.last_error = completion.error
-                else:
-                    failures = 0
-                    progress.generated += 1
-                    progress.tokens += completion.tokens
-                    sample = Sample(
-                        problem=key.problem,
-                        sample=key.sample,
-                        seed=requests[key].seed,
-                        text=completion.text,
-                        tokens=completion.tokens,
-                        finish=completion.finish,
-                        prompt_sha=shas[key.problem],
-                        temperature=key.temperature,
-                    )
-                    record.append(sample)
-                on_progress(progress)
-                if failures >= GIVE_UP_AFTER:
-                    break
-        return progress
+                    failures += 1
+                    if failures >= GIVE_UP_AFTER:
+                        break
+                    continue
+                sample = Sample(
+                    problem=key.problem,
+                    sample=key.sample,
+                    seed=requests[key].seed,
+                    text=completion.text,
+                    tokens=completion.tokens,
+                    finish=completion.finish,
+                    prompt_sha=shas[key.problem],
+                    temperature=key.temperature,
+                )
+                record.append(sample)
+                failures, generated, tokens = 0, generated + 1, tokens + completion.tokens
+                seconds = time.monotonic() - started
+                minutes = (len(missing) / generated - 1) * seconds / 60
+                show(f"{tokens / seconds:,.0f} tokens/s, about {minutes:.0f} minutes left")
+        return generated

@@ -15,6 +15,7 @@ with record.lock():
 """
 
 import contextlib
+import itertools
 import json
 import reprlib
 import sys
@@ -120,15 +121,14 @@ class SampleRecord:
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
         """Write protocol and problems the first time; later let them grow, and refuse whatever else differs."""
-        changed = self.refuse_other(protocol, problems)
-        if changed:
+        if self.refuse_other(protocol, problems):
             # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
             # command makes again
             (self.folder / "scores.json").unlink(missing_ok=True)
-            write_whole(self.problems_path, write_problems(problems))
-        content = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
-        if changed or content != self.settings_path.read_bytes():
-            write_whole(self.settings_path, content)
+        settings = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
+        for path, content in ((self.problems_path, write_problems(problems)), (self.settings_path, settings)):
+            if not path.is_file() or path.read_bytes() != content:
+                write_whole(path, content)
 
     def refuse_other(self, protocol: Protocol, problems: Sequence[Problem]) -> bool:
         """Refuse an evaluation that may not go on in this record, and write nothing; return whether it is another.
@@ -152,11 +152,12 @@ class SampleRecord:
                 why = " (a record never shrinks)"
             refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
         if recorded.problems != protocol.problems:
-            pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
-            other = next((at for at, (before, after) in pairs if before != after), None)
-            if other is not None or len(problems) < recorded.problems.count:
-                why = f"number {other} has another id, text or answer" if other else "a record never shrinks"
-                refused.append(f"problems: was {recorded.problems.count}, now {len(problems)} ({why})")
+            before = self.problems()
+            pairs = enumerate(itertools.zip_longest(before, problems[: len(before)]), start=1)
+            if other := next((at for at, (old, new) in pairs if old != new), None):
+                is_there = other <= len(problems)
+                what = "has another id, text or answer" if is_there else "is not asked (a record never shrinks)"
+                refused.append(f"problems: number {other} of {len(before)} {what}")
         if refused:
             raise RunError(
                 f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
@@ -180,11 +181,6 @@ class SampleRecord:
             problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
             raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
         return problems
-
-    def change_grading(self, problems: Sequence[Problem]) -> None:
-        """Write down that the same problems are graded as these say; what was asked stays as it is."""
-        if problems and [one.grading for one in self.problems()] != [one.grading for one in problems]:
-            write_whole(self.problems_path, write_problems(problems))
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield all recorded samples, in the order in which they came, one at a time."""

@@ -12,7 +12,6 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,7 +24,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.metrics import ProblemScore, metric_bounds, metric_names, metric_values
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.runs.parsing import checked, parse_json
+from trimsft.runs.parsing import read_json
 
 SCORES = "scores.json"
 
@@ -38,10 +37,7 @@ class GradedBy:
     version: str
     ignored_rules: tuple[str, ...] = ()
     grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
-    problems_sha256: str = field(default="", compare=False)
-    samples_bytes: int = field(default=0, compare=False)
-    samples_sha256: str = field(default="", compare=False)
-    """Name the bytes that scores were made of: a record that has grown begins with them."""
+    made_of: str = field(default="", compare=False)  # fingerprint of problems.jsonl and samples.jsonl
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
@@ -206,9 +202,8 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
 
 
 def write_scores(folder: Path, scores: BenchmarkScore) -> None:
-    """Write the scores of a benchmark into its folder, sealed by a hash of all else in the file."""
-    content = scores.as_dict()
-    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _seal(content)}, indent=1) + "\n").encode())
+    """Write the scores of a benchmark into its folder."""
+    write_whole(folder / SCORES, (json.dumps(scores.as_dict(), indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> BenchmarkScore:
@@ -216,20 +211,12 @@ def read_scores(folder: Path) -> BenchmarkScore:
     path = folder / SCORES
     again = "it is damaged or of another version: make it again with trimsft eval, which generates nothing anew"
     try:
-        text = path.read_bytes()
+        scores = read_json(path, BenchmarkScore, hint=again)
     except FileNotFoundError:
         raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
-    scores = checked(BenchmarkScore, text, where=str(path), hint=again, is_json=True)
     if scores.benchmark != folder.name:
         raise RunError(f"{path}: these are scores of {scores.benchmark!r}", hint=again)
-    content = parse_json(text)
-    if content.pop("sha256", None) not in (None, _seal(content)):
-        raise RunError(f"{path}: was changed after it was written", hint=again)
     return scores
-
-
-def _seal(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:

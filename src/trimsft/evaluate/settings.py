@@ -16,7 +16,6 @@ from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
-ENGINES = ("auto", "transformers", "vllm", "server")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
@@ -36,8 +35,6 @@ class EvalSettings(Sampling):
         metavar="NAME",
         help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
     )
-    problem_column: str = option("problem", metavar="NAME", help="The column of problems in a .jsonl file.")
-    answer_column: str = option("answer", metavar="NAME", help="The column of answers in a .jsonl file.")
     data_dir: Path | None = option(
         None,
         flags=("--benchmarks-dir", "--data-dir"),
@@ -48,8 +45,8 @@ class EvalSettings(Sampling):
     )
     engine: str = option(
         "auto",
-        help="What generates the answers; auto is the server if there is an address, else vllm if it is installed.",
-        choices=ENGINES,
+        help="What generates the answers; auto: vllm if it is installed.",
+        choices=("auto", "transformers", "vllm"),
     )
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
@@ -77,7 +74,7 @@ class EvalSettings(Sampling):
     )
     grading: str | None = option(
         None,
-        help="How rows are graded that do not say so: boxed math (default), exact text, choice of a letter, or regex.",
+        help="How answers are graded: boxed math (default), exact text, choice of a letter, or regex.",
         choices=GRADING_KINDS,
     )
     pattern: str | None = option(
@@ -113,13 +110,12 @@ class EvalSettings(Sampling):
             require_reference(self.grader, field="grader", example="my_module:score")
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
-        self.grading_of_rows()
+        _ = self.rows_graded
         if self.samples == 0 and not self.greedy:
             raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
         if self.samples > 0 and self.is_greedy:
             problem = f"0 makes all {self.samples} samples of a problem the same"
-            remedy = ("samples", 0)
-            raise UsageError(problem, field="temperature", hint="the greedy answer is what you want", remedy=remedy)
+            raise UsageError(problem, field="temperature", remedy=("samples", 0))
         drawn = [0.0, self.temperature, *self.temperatures]
         if len({*drawn}) < len(drawn) and self.temperatures:
             problem = f"must be others than 0 (greedy) and {self.temperature:g} (the samples), each once"
@@ -128,44 +124,28 @@ class EvalSettings(Sampling):
             replace(self.sampling, temperature=temperature)  # refuses what is no temperature
         if self.server is not None:
             read_address(self.server)
-        elif self.engine == "server":
-            raise UsageError("is missing for the engine 'server'", field="server")
-        self._refuse_unused()
-
-    def _refuse_unused(self) -> None:
-        """Refuse options that are given and have no effect."""
-        unused: dict[str, str] = {}
-        if ":" in self.grader:
-            unused |= dict.fromkeys(("grading", "pattern"), f"with the grader {self.grader!r}, which has its own rules")
-        if not self.temperatures:
-            unused["temperature_samples"] = "without further temperatures"
-        if self.samples == 0:
-            unused["temperatures"] = "on the greedy answer alone"
-        if self.server is None:
-            unused |= dict.fromkeys(("timeout", "concurrency", "tokenizer"), "without a server")
-        else:
-            loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
-            unused |= dict.fromkeys(loading, "on a server, which has loaded its model already")
-        if self.engine == "transformers":
-            unused |= {"server": "with the engine 'transformers'"} | dict.fromkeys(OF_VLLM, "without vllm")
-        for name, value in given_options(self).items():
-            if name in unused:
-                raise UsageError(f"has no effect {unused[name]}", field=name, value=value, hint="remove it")
+        given = given_options(self)
+        for names, is_unused, where in (
+            (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}, which has its own rules"),
+            (("temperature_samples",), not self.temperatures, "without further temperatures"),
+            (("temperatures",), self.samples == 0, "on the greedy answer alone"),
+            (("timeout", "concurrency", "tokenizer"), self.server is None, "without a server"),
+            (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server, which has its model"),
+            (OF_VLLM, self.engine == "transformers", "without vllm"),
+        ):
+            for name in names if is_unused else ():
+                if name in given:
+                    raise UsageError(f"has no effect {where}", field=name, value=given[name], hint="remove it")
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(**{field.name: getattr(self, field.name) for field in fields(Sampling)})
 
-    def grading_of_rows(self) -> Grading | None:
-        """Return the grading of rows that do not say how they are graded; None where nothing is said of it here."""
-        kind = self.grading or ("regex" if self.pattern is not None else None)
-        return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
-
     @property
-    def columns(self) -> dict[str, str]:
-        """Return what files of problems call `problem` and `answer`, where they call them otherwise."""
-        named = {"problem": self.problem_column, "answer": self.answer_column}
-        return {name: column for name, column in named.items() if name != column}
+    def rows_graded(self) -> Grading:
+        """Return where answers stand and how they are compared."""
+        kind = self.grading or ("math" if self.pattern is None else "regex")
+        return Grading(cast(GradingKind, kind), pattern=self.pattern)
 
     @property
     def run(self) -> RunDirectory:

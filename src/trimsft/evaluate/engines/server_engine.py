@@ -63,8 +63,7 @@ class ServerEngine:
             listed = parse_json(self._exchange("GET", "/v1/models")[1])["data"]
             owners, names = ([visible(entry.get(name)) for entry in listed] for name in ("owned_by", "id"))
         except httpx.RequestError as error:
-            problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
-            raise EngineError(problem, field="server", hint=hint) from error
+            raise EngineError(f"nothing answers at {self.address} ({one_line(error)})", field="server") from error
         except (ValueError, LookupError, TypeError, AttributeError):  # a list of no known form, or none
             owners = names = []
         self.takes_all = bool(owners) and set(owners) <= {"vllm", "sglang"}
@@ -74,15 +73,12 @@ class ServerEngine:
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
         self.identity: Mapping[str, Any] = {"model": model, "dialect": "vllm" if self.takes_all else "openai"}
         lacks = "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
-        notes = [] if self.takes_all else [lacks]
-        self.details: Mapping[str, Any] = {"address": self.address, "concurrency": concurrency, "notes": notes}
+        self.details: Mapping[str, Any] = {"address": self.address, "notes": [] if self.takes_all else [lacks]}
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse top-k where the interface has none, and a server that gives the same text for every seed."""
-        filtered = next((request.sampling.top_k for request in requests if request.sampling.top_k), None)
-        if filtered and not self.takes_all:
-            problem = f"has no effect on {self.address}, whose interface has none"
-            raise EngineError(problem, field="top_k", value=filtered, hint="remove it")
+        if not self.takes_all and any(request.sampling.top_k for request in requests):
+            raise EngineError(f"has no effect on {self.address}, whose interface has none", field="top_k")
         sampled = next((request for request in requests if not request.sampling.is_greedy), None)
         if sampled is None:
             return
@@ -93,8 +89,7 @@ class ServerEngine:
             texts = {completion.text for completion in answers if not completion.error}
             if len(texts) != 1 or texts == {""}:  # who thinks first may say nothing in so few tokens
                 return
-        problem = f"{self.address} does not sample: with three seeds it writes the same text"
-        raise EngineError(problem, field="server", hint="are answers cached on the way?")
+        raise EngineError(f"{self.address} does not sample: with three seeds it writes the same text", field="server")
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         answers: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
@@ -140,7 +135,7 @@ class ServerEngine:
             said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
             error = f"status {status}: {' '.join(visible(said).split())[:300]}"
             if status in (401, 403, 404):
-                hint = f"does it know the model {self.model!r}, and the key in the environment variable {_KEY}?"
+                hint = f"does it know the model {self.model!r}, and the key in {_KEY}?"
                 raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)
             if status != 429 and status < 500:
                 break

@@ -18,8 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
 from trimsft.evaluate.engines import EngineError, Request, Sampling
-from trimsft.evaluate.engines.builds import count_cached_layers, lengths_shared_from, require_finite
-from trimsft.evaluate.engines.drawing import Drawer
+from trimsft.evaluate.engines.drawing import Drawer, require_finite
 from trimsft.evaluate.slots import attention
 
 STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look waits for the device
@@ -297,16 +296,22 @@ def _attention(model: Any) -> Iterator[None]:
 # ---- models that slots would decode wrongly
 
 
+def count_cached_layers(config: Any) -> int:
+    """Count layers with keys and values of their own; in Gemma-3n and Gemma-4 the last ones borrow those of others."""
+    return int(config.num_hidden_layers) - int(getattr(config, "num_kv_shared_layers", None) or 0)
+
+
 def refuse_other_state(model: Any, width: int) -> None:
     """Refuse models whose texts of up to `width` tokens depend on more than the keys and values of each row."""
     config = model.config.get_text_config()
-    others = sorted(set(getattr(config, "layer_types", None) or ()) - _KEYS_AND_VALUES)
+    others = set(getattr(config, "layer_types", None) or ()) - _KEYS_AND_VALUES
     if others or getattr(model, "_is_stateful", False):
-        kinds = f" of kind {' and '.join(others)}" if others else ""
-        raise UnsuitedModel(f"{type(model).__name__}: layers{kinds} keep more than keys and values")
-    for kind, limit in lengths_shared_from(config):
-        if width > limit:
-            raise UnsuitedModel(f"{kind} positions beyond {limit:,} depend on the longest text of a batch")
+        raise UnsuitedModel(f"{type(model).__name__}: its layers keep more than keys and values")
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        limit = kind.get("original_max_position_embeddings") or config.max_position_embeddings
+        if kind.get("rope_type") == "longrope" and width > limit:
+            raise UnsuitedModel(f"longrope positions beyond {limit:,} depend on the longest text of a batch")
 
 
 def refuse_hidden_windows(config: Any, width: int) -> None:

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.benchmarks import Problem
-from trimsft.evaluate.grades import GradeLine
-from trimsft.evaluate.metrics import majority_curve, representatives
+from trimsft.evaluate.metrics import GradeLine, majority_curve, representatives
 from trimsft.report.page.tokens import deflated
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
