@@ -42,8 +42,8 @@ def samples_of(problem: str, answers: str, *, gold: str = "1", greedy: str | Non
 def _sample(problem: str, number: int, answer: str, gold: str) -> GradeLine:
     if answer in ("-", "/"):
         status = "truncated" if answer == "/" else "no_answer"
-        return GradeLine(problem, number, status, None, 100, answer == "/")
-    return GradeLine(problem, number, "correct" if answer == gold else "wrong", answer, 10, False)
+        return GradeLine(problem, number, status, None, tokens=100, truncated=answer == "/")
+    return GradeLine(problem, number, "correct" if answer == gold else "wrong", answer, tokens=10)
 
 
 def score_of(benchmark: str, correct: Iterable[int], samples: int = 8, resamples: int = 400) -> BenchmarkScore:

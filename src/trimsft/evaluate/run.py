@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -91,7 +91,7 @@ def evaluate(
     for name in unfinished:  # all are checked before the first is generated
         evaluations[name] = one = replace(evaluations[name], prompts=_prompts(evaluations[name], engine))
         protocol = one.protocol(engine)
-        records[name].refuse_other(protocol, one.problems)
+        records[name].refuse_other(protocol)
         first = [key for key in protocol.keys(one.problems) if key.sample in (GREEDY, 0)]
         engine.check(list(one.requests(first).values()))
     scores = []
@@ -109,7 +109,7 @@ def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
     Which model it is, is known without loading it as far as its files and the settings say.
     """
     settings = evaluation.settings
-    if record.refuse_other(evaluation.protocol(), evaluation.problems):
+    if record.refuse_other(evaluation.protocol()):
         return False
     known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
     known |= {} if settings.engine == "auto" else {"name": settings.engine}
@@ -122,7 +122,7 @@ def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
     recorded = record.protocol()
-    return known.items() <= recorded.engine.items() and not record.missing(recorded.keys(record.problems()))
+    return known.items() <= recorded.engine.items() and not record.missing(recorded.keys(evaluation.problems))
 
 
 def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
@@ -222,9 +222,9 @@ def fill(
     wanted = protocol.keys(problems)
     shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
-        record.refuse_other(protocol, problems)
+        record.refuse_other(protocol)
         for sample in record:
-            if shas.get(sample.problem) != sample.prompt_sha:
+            if shas.get(sample.problem, sample.prompt_sha) != sample.prompt_sha:
                 problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt than the one asked now"
                 hint = "has the chat template changed? choose another output directory"
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
@@ -236,7 +236,7 @@ def fill(
             done = len(wanted) - len(missing) + generated
             on_progress(done, len(wanted), f"{done:,} of {len(wanted):,} samples, {hint}")
 
-        show(f"at most {len(missing) * evaluation.settings.max_tokens:,} tokens to come")
+        show(f"at most {len(missing) * evaluation.settings.max_tokens:,} tokens")
         requests = evaluation.requests(missing)
         keys = dict(enumerate(requests))
         with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # some may go unread

@@ -10,7 +10,6 @@ from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import benchmark_name
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.engines.server_engine import read_address
-from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
@@ -53,14 +52,12 @@ class EvalSettings(Sampling):
     )
     timeout: float | None = option(None, help="Seconds that an answer of a server may take (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
-    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
+    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
     temperatures: Sequence[float] = option((), help="A further temperature to draw samples at; may be repeated.")
-    temperature_samples: int = option(
-        4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
-    )
+    temperature_samples: int = option(4, help="Samples of each problem at each of the further temperatures.", least=1)
     seed: int = option(0, help="Seed of all samples.")
     limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")

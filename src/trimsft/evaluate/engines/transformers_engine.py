@@ -158,9 +158,8 @@ class TransformersEngine:
         )
         processors = LogitsProcessorList([noisy])
         with bare_generation(self.model):
-            texts = self.model.generate(
-                ids, config, processors, attention_mask=torch.ones_like(ids), tokenizer=self.tokenizer
-            )
+            asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "tokenizer": self.tokenizer}
+            texts = self.model.generate(**asked, generation_config=config, logits_processor=processors)
         tokens: list[list[int]] = texts[:, width:].tolist()
         return tokens
 
