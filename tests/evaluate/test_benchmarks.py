@@ -15,15 +15,7 @@ from datasets import Dataset, Features, List, Value
 
 from trimsft.data import load
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import (
-    BENCHMARKS,
-    Problem,
-    benchmark_name,
-    describe_source,
-    from_hub,
-    load_benchmark,
-    read_problems,
-)
+from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, from_hub, load_benchmark, read_problems
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -51,7 +43,6 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, "", {"problem": "And 2+2?", "answer": 4})
     assert load_benchmark(path) == [Problem("a", "What is 1+1?", "2"), Problem("mine-3", "And 2+2?", "4")]
     assert load_benchmark("mine", tmp_path) == load_benchmark(str(path))
-    assert describe_source("mine", tmp_path) == str(path)
     assert load_benchmark(path, limit=1) == [Problem("a", "What is 1+1?", "2")]
     assert benchmark_name(path) == "mine" and benchmark_name("math500") == "math500"
     twice = write(tmp_path / "twice.jsonl", ROW, ROW | {"problem": "And 2+2?"})
@@ -192,7 +183,7 @@ def test_out_of_reach_it_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("datasets.load_dataset", refuse)
     with pytest.raises(DataError) as told:
         load_benchmark("minerva")
-    source = f"math-ai/minervamath (test) at {BENCHMARKS['minerva'].revision}"
+    source = f"math-ai/minervamath at {BENCHMARKS['minerva'].revision}"
     assert str(told.value) == (
         f"benchmarks: cannot load 'minerva' from the hub, {source}: no route; without the hub, name a folder that "
         "holds minerva.jsonl; set data_dir='FOLDER'"

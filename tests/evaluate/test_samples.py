@@ -9,14 +9,14 @@ import pytest
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
 from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, ProblemSet, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Protocol, Sample, SampleRecord
 
 from .scripted import complete
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
 SETTINGS = Protocol(
     benchmark="mine",
-    problems=ProblemSet(2, fingerprint(PROBLEMS)),
+    problems={"count": 2, "sha256": fingerprint(PROBLEMS)},
     prompt={"example": "x" * 500 + "one"},
     sampling={"temperature": 1.0, "stop": []},
     samples=2,
@@ -29,7 +29,7 @@ SETTINGS = Protocol(
 
 
 def settings_of(problems: list[Problem], **changes: Any) -> Protocol:
-    return replace(SETTINGS, problems=ProblemSet(len(problems), fingerprint(problems)), **changes)
+    return replace(SETTINGS, problems={"count": len(problems), "sha256": fingerprint(problems)}, **changes)
 
 
 def sample(problem: str, number: int, text: str = "It is 2.") -> Sample:

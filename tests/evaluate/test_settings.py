@@ -20,7 +20,11 @@ def settings(**changes: Any) -> EvalSettings:
     ("changes", "field", "says"),
     [
         ({"benchmarks": ()}, "benchmarks", "must be one or more"),
-        ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "two of them would be recorded as 'x'"),
+        (
+            {"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")},
+            "benchmarks",
+            "each recorded under a name of its own, got ['x', 'x']",
+        ),
         ({"temperature": 0}, "temperature", "makes all 8 samples of a problem the same; set samples=0"),
         ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
         ({"top_p": 0}, "top_p", "must be above 0, got 0"),

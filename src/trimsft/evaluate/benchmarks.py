@@ -88,10 +88,6 @@ class Benchmark:
     read_answer: Callable[[Any], str] = str  # the final answer in what the hub's column holds
     tolerance: float | None = None  # relative tolerance of its numbers, where a row says nothing
 
-    @property
-    def source(self) -> str:
-        return f"{self.hub}{f'/{self.config}' if self.config else ''} ({self.split}) at {self.revision}"
-
 
 def _as_integer(value: Any) -> str:
     """Return 142.0 and 073 as 142 and 73."""
@@ -180,14 +176,6 @@ def load_benchmark(
     return [replace(one, tolerance=one.tolerance or tolerance) for one in asked]
 
 
-def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None) -> str:
-    """Describe where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
-    path, name = find_file(name_or_path, data_dir), str(name_or_path)
-    if path is not None:
-        return str(path)
-    return "the lab" if name in ALL_TIERS else BENCHMARKS[name].source
-
-
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name, path = str(name_or_path), Path(name_or_path).expanduser()
@@ -213,7 +201,7 @@ def _load_from_hub(name: str) -> list[Problem]:
             rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
         raise DataError(
-            f"cannot load {name!r} from the hub, {source.source}: {one_line(error).rstrip('.')}",
+            f"cannot load {name!r} from the hub, {source.hub} at {source.revision}: {one_line(error).rstrip('.')}",
             field="benchmarks",
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),

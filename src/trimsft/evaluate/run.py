@@ -21,12 +21,12 @@ from typing import Any
 
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, fingerprint, load_benchmark
+from trimsft.evaluate.benchmarks import Problem, benchmark_name, fingerprint, load_benchmark
 from trimsft.evaluate.engines import Engine, Request, identify_model, make_engine
 from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.prompts import Prompts, make_prompts
-from trimsft.evaluate.samples import Key, ProblemSet, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import Key, Protocol, Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.grading import Grader, load_scorer
@@ -80,7 +80,7 @@ def evaluate(
     for path in settings.benchmarks:
         name, letters = benchmark_name(path), settings.rows_graded.kind == "choice"
         problems = load_benchmark(path, settings.data_dir, settings.limit, letters=letters)
-        evaluations[name] = Evaluation(name, problems, settings, describe_source(path, settings.data_dir))
+        evaluations[name] = Evaluation(name, problems, settings)
         records[name] = SampleRecord(settings.run.eval_dir / name)
         if not _is_complete(records[name], evaluations[name]):
             unfinished.append(name)
@@ -130,9 +130,7 @@ def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
     settings, problems, tokenizer = evaluation.settings, evaluation.problems, engine.tokenizer
     questions, system_prompt = [problem.question for problem in problems], settings.system_prompt
     prompts = make_prompts(questions, tokenizer, template=settings.template, system_prompt=system_prompt)
-    notes = [*prompts.notes, *engine.details.get("notes", ())]
-    if system_prompt is None and settings.pattern is not None:
-        notes.append("the prompt asks for a boxed answer, but a pattern looks elsewhere: see --system-prompt")
+    notes = list(prompts.notes)
     with contextlib.suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
         if config is not None and tokenizer is not None and settings.template == "auto":
@@ -153,8 +151,6 @@ class Evaluation:
     benchmark: str
     problems: Sequence[Problem]
     settings: EvalSettings
-    source: str | None = None
-    """Where the problems were read from, for the record; what they are is known by their fingerprint."""
     prompts: Prompts | None = None  # made with the tokenizer, that is once the model is loaded
 
     def protocol(self, engine: Engine | None = None) -> Protocol:
@@ -168,10 +164,9 @@ class Evaluation:
             del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
         if prompts is None and settings.template != "auto":
             prompt["template"] = settings.template
-        notes = {"source": self.source, "notes": list(prompts.notes if prompts else ())}
         return Protocol(
             benchmark=self.benchmark,
-            problems=ProblemSet(len(self.problems), fingerprint(self.problems)),
+            problems={"count": len(self.problems), "sha256": fingerprint(self.problems)},
             prompt=prompt,
             sampling=sampling,
             samples=settings.samples,
@@ -180,7 +175,7 @@ class Evaluation:
             temperature_samples=settings.temperature_samples if settings.temperatures else 0,
             seed=settings.seed,
             engine={} if engine is None else {"name": engine.name, **engine.identity},
-            details={} if engine is None else {**engine.details, **notes},
+            details={} if engine is None or prompts is None else {**engine.details, "notes": list(prompts.notes)},
         )
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:

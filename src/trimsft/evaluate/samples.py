@@ -63,20 +63,12 @@ class Sample:
         return Key(sys.intern(self.problem), self.sample, self.temperature)
 
 
-@dataclass(frozen=True)
-class ProblemSet:
-    """The problems of an evaluation, known by their number and their fingerprint."""
-
-    count: int
-    sha256: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """What the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
 
     benchmark: str
-    problems: ProblemSet
+    problems: dict[str, Any]  # their number and fingerprint
     prompt: dict[str, Any]
     sampling: dict[str, Any]
     samples: int

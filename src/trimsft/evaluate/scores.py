@@ -87,13 +87,13 @@ class BenchmarkScore:
         self.values(metric)  # an unknown name ends here, with the known ones
         return self.metrics[self.known_as(metric)]
 
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
     def only(self, problems: Collection[str], resamples: int = RESAMPLES) -> "BenchmarkScore":
         """Return the scores on these problems alone; how they were graded is not known by problem."""
         kept, temperature = [one for one in self.per_problem if one.problem in problems], self.temperature
         return score_counts(self.benchmark, kept, {}, grader=self.grader, temperature=temperature, resamples=resamples)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def score_counts(

@@ -98,11 +98,10 @@ class EvalSettings(Sampling):
         super().__post_init__()
         check_template_name(self.template)
         names = [benchmark_name(name) for name in self.benchmarks]
-        if not names:
-            raise UsageError("must be one or more", field="benchmarks", value=[])
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            problem = f"two of them would be recorded as {twice!r}"
-            raise UsageError(problem, field="benchmarks", hint="name it once, or rename a file")
+        if not names or len({*names}) < len(names):
+            raise UsageError(
+                "must be one or more, each recorded under a name of its own", field="benchmarks", value=names
+            )
         if ":" in self.grader:
             require_reference(self.grader, field="grader", example="my_module:score")
         elif self.grader not in GRADERS:
@@ -117,8 +116,7 @@ class EvalSettings(Sampling):
         if len({*drawn}) < len(drawn) and self.temperatures:
             problem = f"must be others than 0 (greedy) and {self.temperature:g} (the samples), each once"
             raise UsageError(problem, field="temperatures", value=list(self.temperatures))
-        for temperature in self.temperatures:
-            replace(self.sampling, temperature=temperature)  # refuses what is no temperature
+        _ = [replace(self.sampling, temperature=temperature) for temperature in self.temperatures]  # as checked there
         if self.server is not None:
             read_address(self.server)
         given = given_options(self)

@@ -72,8 +72,7 @@ class ServerEngine:
             hint = f"it serves {', '.join(names[:20])}"
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
         self.identity: Mapping[str, Any] = {"model": model, "dialect": "vllm" if self.takes_all else "openai"}
-        lacks = "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
-        self.details: Mapping[str, Any] = {"address": self.address, "notes": [] if self.takes_all else [lacks]}
+        self.details: Mapping[str, Any] = {"address": self.address}
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse top-k where the interface has none, and a server that gives the same text for every seed."""

@@ -90,9 +90,8 @@ class TransformersEngine:
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
         self.check(requests)
-        kinds = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
-        if len(kinds) > 1:
-            raise ValueError("requests: all must end alike, by the same max_tokens, stop and stop_tokens")
+        ends = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
+        assert len(ends) < 2, "all requests end alike"
         waiting, was_training = dict(enumerate(requests)), self.model.training
         self.model.eval()
         try:
@@ -113,11 +112,7 @@ class TransformersEngine:
                     torch.cuda.empty_cache()
                 except UnsuitedModel as reason:
                     self.decoding = "batches"
-                    warnings.warn(
-                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                        "using its own generate, which is slower",
-                        stacklevel=2,
-                    )
+                    warnings.warn(f"this model goes through its own generate, which is slower: {reason}", stacklevel=2)
         finally:
             self.model.train(was_training)
 

@@ -37,8 +37,8 @@ class VllmEngine:
         try:
             import vllm
         except ImportError as error:
-            problem, hint = f"vllm cannot be imported ({one_line(error)})", "pip install 'vllm==0.32.*'"
-            raise EngineError(problem, field="engine", hint=f"{hint}, or use another engine") from error
+            hint = "pip install 'vllm==0.32.*'"
+            raise EngineError(f"vllm cannot be imported ({one_line(error)})", field="engine", hint=hint) from error
         self._vllm = vllm
         try:
             self._llm = vllm.LLM(

@@ -316,10 +316,7 @@ def refuse_other_state(model: Any, width: int) -> None:
 
 def refuse_hidden_windows(config: Any, width: int) -> None:
     """Refuse a window that layers do not ask for: it would be forgotten as soon as a text outgrows it."""
-    kinds = getattr(config, "layer_types", None)
-    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
+    for name in ("sliding_window", "attention_chunk_size"):
         window = getattr(config, name, None)
-        if not isinstance(window, int) or (kinds is not None and kind not in kinds):
-            continue
-        if window < width and window not in attention.seen_windows:
+        if isinstance(window, int) and window < width and window not in attention.seen_windows:
             raise UnsuitedModel(f"{name} of {window:,} is in its masks only")
