@@ -215,7 +215,7 @@ def fill(
     protocol, problems, failures, generated = evaluation.protocol(engine), evaluation.problems, 0, 0
     assert evaluation.prompts is not None
     wanted = protocol.keys(problems)
-    shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
+    shas = {one.id: prompt.sha for one, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
         record.refuse_other(protocol)
         for sample in record:

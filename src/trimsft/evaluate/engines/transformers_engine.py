@@ -23,9 +23,17 @@ from transformers import GenerationConfig, LogitsProcessorList
 
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
+from trimsft.evaluate.engines import (
+    Completion,
+    EngineError,
+    Request,
+    Sampling,
+    count_cached_layers,
+    identify_model,
+    require_room,
+)
 from trimsft.evaluate.engines.drawing import Drawer, require_finite
-from trimsft.evaluate.slots.decoder import SlotDecoder, UnsuitedModel, count_cached_layers
+from trimsft.evaluate.slots.decoder import SlotDecoder, UnsuitedModel
 from trimsft.models import load_model, omits_soft_cap
 
 MOST_ROWS = 2048

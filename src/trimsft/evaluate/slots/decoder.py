@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import EngineError, Request, Sampling
+from trimsft.evaluate.engines import EngineError, Request, Sampling, count_cached_layers
 from trimsft.evaluate.engines.drawing import Drawer, require_finite
 from trimsft.evaluate.slots import attention
 
@@ -294,11 +294,6 @@ def _attention(model: Any) -> Iterator[None]:
 
 
 # ---- models that slots would decode wrongly
-
-
-def count_cached_layers(config: Any) -> int:
-    """Count layers with keys and values of their own; in Gemma-3n and Gemma-4 the last ones borrow those of others."""
-    return int(config.num_hidden_layers) - int(getattr(config, "num_kv_shared_layers", None) or 0)
 
 
 def refuse_other_state(model: Any, width: int) -> None:
