@@ -134,23 +134,11 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
             Problem("1608", "y?", "3.1", absolute=0.1),
         ],
     ),
-    "minerva": (
-        ("math-ai/minervamath", None, "test"),
-        {"question": TEXT, "answer": TEXT},
-        [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4e33"}],
-        [Problem("minerva-0", "1+1?", "2", tolerance=1e-4), Problem("minerva-1", "2+2?", "4e33", tolerance=1e-4)],
-    ),
     "amc": (
         ("AI-MO/aimo-validation-amc", None, "train"),
         {"id": INTEGER, "problem": TEXT, "answer": Value("float64"), "url": TEXT},
         [{"id": 0, "problem": "1+1?", "answer": 142.0, "url": "..."}],
         [Problem("0", "1+1?", "142")],
-    ),
-    "aime25": (
-        ("math-ai/aime25", None, "test"),
-        {"id": TEXT, "problem": TEXT, "answer": TEXT},
-        [{"id": "0", "problem": "1+1?", "answer": "070"}],
-        [Problem("0", "1+1?", "070")],
     ),
     "gsm8k": (
         ("openai/gsm8k", "main", "test"),

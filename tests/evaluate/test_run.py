@@ -84,15 +84,6 @@ def test_greedy_alone_may_grow_into_samples(run_eval: Callable[..., Evaluated], 
         run_eval(samples=2, temperature=0.7, seed=3)
 
 
-def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
-    (first,) = run_eval(samples=2, max_tokens=9).scores
-    for named in (str(benchmark), benchmark, [str(benchmark)]):
-        again = evaluate_model("m", named, out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
-        assert again.scores == (first,)
-    with pytest.raises(TypeError, match="smaples"):
-        evaluate_model("m", str(benchmark), smaples=4)  # type: ignore[call-arg]
-
-
 def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     folder, engine = tmp_path / "run", ScriptedEngine(able)
     engine.tokenizer = make_tokenizer()

@@ -87,8 +87,9 @@ def test_runs_are_averaged_problem_by_problem():
 
 def test_what_cannot_be_averaged_is_refused():
     one, other = score_of("b", [1, 2, 3]), score_of("b", [1, 2])
-    with pytest.raises(ValueError, match=r"different problems of 'b': 1 only in the first \(such as 'p002'\)"):
-        over_runs([[one], [other]])
+    for pair, which in (([[one], [other]], "first"), ([[other], [one]], "second")):
+        with pytest.raises(ValueError, match=rf"different problems of 'b': 1 only in the {which} \(such as 'p002'\)"):
+            over_runs(pair)
     with pytest.raises(ValueError, match=r"benchmarks: must be the same for both runs, got \['b'\] and \['b', 'c'\]"):
         over_runs([[one], [one, score_of("c", [1])]])
     with pytest.raises(ValueError, match=r"must be one or more, each once, got \['b', 'b'\]"):

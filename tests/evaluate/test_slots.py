@@ -139,8 +139,8 @@ def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("tokens", "new", "says"),
     [
-        ((1, 262), 2, "the prompt of request 0 has no tokens, or one beyond the 262 that the model knows"),
-        ((), 2, "the prompt of request 0 has no tokens"),
+        ((1, 262), 2, "prompt 0 has no tokens, or one beyond the 262 that the model knows"),
+        ((), 2, "prompt 0 has no tokens"),
         ((1, 2), 255, "max_tokens: 255 new tokens after the longest prompt, of 2, exceed .* 256 .*; use at most 254"),
     ],
 )

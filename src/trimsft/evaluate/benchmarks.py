@@ -16,6 +16,7 @@ Other fields do not matter. No field of a file names code.
 
 import hashlib
 import json
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -62,8 +63,7 @@ class Problem:
 def benchmark_name(name_or_path: str | Path) -> str:
     """Return what a benchmark is called in a run directory: its name, or the file's without the ending."""
     whole = Path(name_or_path).name
-    suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
-    name = whole[: len(whole) - len(suffix)] or whole
+    name = re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", whole, flags=re.IGNORECASE)
     if not name.strip("."):  # a folder's name for itself, or for the one above it
         hint = "rename the file"
         raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)

@@ -64,20 +64,10 @@ class EvalSettings(Sampling):
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
     revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
-    tokenizer: str | None = option(
-        None,
-        metavar="MODEL",
-        help="A served model's tokenizer, to make prompts here as for other engines: a folder, or a name of the hub.",
-    )
-    grading: str | None = option(
-        None,
-        help="How answers are graded: boxed math (default), exact text, choice of a letter, or regex.",
-        choices=GRADING_KINDS,
-    )
+    tokenizer: str | None = option(None, metavar="MODEL", help="A served model's tokenizer, to make prompts here.")
+    grading: str | None = option(None, help="What answers are (default: boxed math).", choices=GRADING_KINDS)
     pattern: str | None = option(
-        None,
-        metavar="REGEX",
-        help="The pattern of grading regex, whose one group holds the answer, such as '#### (-?[0-9.,]+)'.",
+        None, metavar="REGEX", help="A pattern whose one group holds the answer, such as '#### (-?[0-9.,]+)'."
     )
     grader: str = option(
         "strict",

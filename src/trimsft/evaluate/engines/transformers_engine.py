@@ -73,6 +73,7 @@ class TransformersEngine:
             self.model = load_model(model, dtype=dtype, revision=revision)
             self.model.to("cuda" if torch.cuda.is_available() else "cpu")
             self.tokenizer = load_tokenizer(model, revision=revision)
+        self.model.eval()
         if gpu_memory is not None and self.model.device.type != "cuda":
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
@@ -88,9 +89,7 @@ class TransformersEngine:
         known = self.model.get_input_embeddings().num_embeddings
         for index, request in enumerate(requests):
             if not request.tokens or not 0 <= min(request.tokens) <= max(request.tokens) < known:
-                problem = (
-                    f"the prompt of request {index} has no tokens, or one beyond the {known:,} that the model knows"
-                )
+                problem = f"prompt {index} has no tokens, or one beyond the {known:,} that the model knows"
                 raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
         # beyond these, dynamic scaling would make a text depend on those before it
         require_room(requests, getattr(self.model.config.get_text_config(), "max_position_embeddings", None))
@@ -100,29 +99,25 @@ class TransformersEngine:
         self.check(requests)
         ends = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
         assert len(ends) < 2, "all requests end alike"
-        waiting, was_training = dict(enumerate(requests)), self.model.training
-        self.model.eval()
-        try:
-            while waiting:
-                sampling = next(iter(waiting.values())).sampling
-                longest = max(len(request.tokens) for request in waiting.values())
-                rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
-                decode = self._in_slots if self.decoding == "slots" else self._in_batches
-                try:
-                    for index, row in decode(dict(waiting), rows, longest):
-                        del waiting[index]
-                        yield self._completion(index, row, sampling)
-                except torch.OutOfMemoryError:
-                    if rows == 1:
-                        problem = f"a row of {longest:,} prompt tokens and as many new ones does not fit into memory"
-                        raise EngineError(problem, field="max_tokens", value=sampling.max_tokens) from None
-                    self.batch_size = (rows + 1) // 2
-                    torch.cuda.empty_cache()
-                except UnsuitedModel as reason:
-                    self.decoding = "batches"
-                    warnings.warn(f"this model goes through its own generate, which is slower: {reason}", stacklevel=2)
-        finally:
-            self.model.train(was_training)
+        waiting = dict(enumerate(requests))
+        while waiting:
+            sampling = next(iter(waiting.values())).sampling
+            longest = max(len(request.tokens) for request in waiting.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
+            decode = self._in_slots if self.decoding == "slots" else self._in_batches
+            try:
+                for index, row in decode(dict(waiting), rows, longest):
+                    del waiting[index]
+                    yield self._completion(index, row, sampling)
+            except torch.OutOfMemoryError:
+                if rows == 1:
+                    problem = f"a row of {longest:,} prompt tokens and as many new ones does not fit into memory"
+                    raise EngineError(problem, field="max_tokens", value=sampling.max_tokens) from None
+                self.batch_size = (rows + 1) // 2
+                torch.cuda.empty_cache()
+            except UnsuitedModel as reason:
+                self.decoding = "batches"
+                warnings.warn(f"this model goes through its own generate, which is slower: {reason}", stacklevel=2)
 
     def _in_slots(self, jobs: dict[int, Request], rows: int, longest: int) -> Iterator[tuple[int, list[int]]]:
         sampling = next(iter(jobs.values())).sampling
