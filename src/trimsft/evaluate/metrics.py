@@ -97,11 +97,11 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
     for top in range(1, k + 1):
         ways = Counter({(0, 0, 0): 1})
         for number, size in Counter(clusters).items():
-            grown = Counter[tuple[int, int, int]]()
+            grown, is_right = Counter[tuple[int, int, int]](), number is not None and correct[number]
             for (votes, tied, right), count in ways.items():
                 for more in range(min(size, k - votes, k if number is None else top) + 1):
                     wins = number is not None and more == top
-                    key = (votes + more, tied + wins, right + (wins and correct[number]))
+                    key = (votes + more, tied + wins, right + (wins and is_right))
                     grown[key] += count * math.comb(size, more)
             ways = grown
         won += sum(count * right / tied for (votes, tied, right), count in ways.items() if tied and votes == k)

@@ -23,11 +23,10 @@ from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem, benchmark_name, fingerprint, load_benchmark
 from trimsft.evaluate.engines import Engine, Request, identify_model, make_engine
-from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import Key, Protocol, Sample, SampleRecord
-from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.evaluate.scores import BenchmarkScore, grade_record
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.grading import Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights

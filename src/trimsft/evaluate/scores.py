@@ -12,20 +12,30 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
+import contextlib
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.metrics import ProblemScore, metric_bounds, metric_names, metric_values
+from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.metrics import GradeLine, ProblemScore, metric_bounds, metric_names, metric_values, summarize
+from trimsft.evaluate.samples import SampleRecord
+from trimsft.grading import Grader, Grading
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
+from trimsft.runs.files import written_beside
 from trimsft.runs.parsing import read_json
 
+GRADES = "grades.jsonl"
 SCORES = "scores.json"
 
 
@@ -196,6 +206,54 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
         names = [result.benchmark for result in scores]
         raise UsageError("must be one or more, each once", field="benchmarks", value=names)
     return table
+
+
+# ---- grades
+
+
+def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Problem], grading: Grading) -> BenchmarkScore:
+    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing.
+
+    `scores.json` says by whom, how and of which texts it was made: nothing is graded where nothing is new.
+    """
+    with record.lock():  # it may not grow meanwhile: the scores would be those of a part
+        protocol = record.protocol()
+        wanted = protocol.keys(problems)
+        record.require_complete(wanted)
+        content = hashlib.sha256(record.problems_path.read_bytes())
+        content.update(record.samples_path.read_bytes())
+        by = GradedBy(
+            kind=grader.name,
+            version=grader.version,
+            grading=str(grading) if grader.uses_rules and grading != Grading() else "",
+            made_of=content.hexdigest(),
+        )
+        with contextlib.suppress(RunError):  # there are no scores, or they are damaged: then all is graded again
+            before = read_scores(record.folder)
+            if asdict(by) == asdict(before.grader) | {"ignored_rules": ()}:
+                return before
+        rules = {one.id: replace(one.rules, grading=grading) for one in problems}
+        golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
+        for one in (one for one in record if one.key in wanted):
+            is_cut = one.finish == "length"
+            grade = grader.grade(one.text, golds[one.problem], rules[one.problem], truncated=is_cut)
+            how: dict[str, Any] = {"temperature": one.temperature, "tokens": one.tokens, "truncated": is_cut}
+            line = GradeLine(one.problem, one.sample, grade.status, grade.answer, **how)
+            results[one.problem].append(line)
+        counts, statuses = [], Counter[str]()
+        with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
+            for name, lines in results.items():
+                lines.sort(key=lambda one: (one.temperature is not None, one.temperature, one.sample))
+                score, voted = summarize(name, lines, partial(grader.equivalent, rules=rules[name]))
+                counts.append(score)
+                statuses.update(one.status for one in voted if one.votes)
+                file.writelines((json.dumps(asdict(one)) + "\n").encode() for one in voted)
+        by = replace(by, ignored_rules=tuple(sorted(grader.ignored_rules)))  # known once all is graded
+        counts.sort(key=attrgetter("problem"))
+        temperature = float(protocol.sampling["temperature"])
+        scores = score_counts(protocol.benchmark, counts, statuses, grader=by, temperature=temperature)
+        write_scores(record.folder, scores)
+        return scores
 
 
 # ---- scores.json

@@ -110,7 +110,7 @@ class EvalSettings(Sampling):
         if self.server is not None:
             read_address(self.server)
         given = given_options(self)
-        for names, is_unused, where in (
+        for options, is_unused, where in (
             (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}, which has its own rules"),
             (("temperature_samples",), not self.temperatures, "without further temperatures"),
             (("temperatures",), self.samples == 0, "on the greedy answer alone"),
@@ -118,7 +118,7 @@ class EvalSettings(Sampling):
             (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server, which has its model"),
             (OF_VLLM, self.engine == "transformers", "without vllm"),
         ):
-            for name in names if is_unused else ():
+            for name in options if is_unused else ():
                 if name in given:
                     raise UsageError(f"has no effect {where}", field=name, value=given[name], hint="remove it")
 

@@ -82,13 +82,12 @@ class ServerEngine:
         if sampled is None:
             return
         chat = ({"role": "user", "content": _FREE},) if sampled.messages else None
-        for temperature in (sampled.sampling.temperature, 2.0):  # at 2 no model is sure of every word
-            probe = Sampling(temperature=temperature, max_tokens=48)
-            answers = self.generate([Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)])
-            texts = {completion.text for completion in answers if not completion.error}
-            if len(texts) != 1 or texts == {""}:  # who thinks first may say nothing in so few tokens
-                return
-        raise EngineError(f"{self.address} does not sample: with three seeds it writes the same text", field="server")
+        probe = Sampling(temperature=2.0, max_tokens=48)  # at 2 no model is sure of every word
+        answers = self.generate([Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)])
+        texts = {completion.text for completion in answers if not completion.error}
+        if len(texts) == 1 and texts != {""}:  # who thinks first may say nothing in so few tokens
+            problem = f"{self.address} does not sample: with three seeds it writes the same text"
+            raise EngineError(problem, field="server")
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         answers: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
