@@ -102,16 +102,6 @@ def greedy_tokens(request: Request) -> list[int]:
     return ids[len(request.tokens) :]
 
 
-def test_greedy_is_what_the_model_prefers() -> None:
-    requests = make_requests(samples=0)
-    completions = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
-    for request, completion in zip(requests, completions, strict=True):
-        tokens = greedy_tokens(request)
-        assert not set(tokens) & set(request.sampling.stop_tokens)  # else the lines below would check less
-        assert (completion.tokens, completion.finish) == (12, "length")
-        assert completion.text == make_tokenizer().decode(tokens, skip_special_tokens=True)
-
-
 def test_no_default_of_the_checkpoint_leaks_but_eos() -> None:
     requests = make_requests()
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)

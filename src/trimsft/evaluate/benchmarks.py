@@ -169,7 +169,7 @@ def load_benchmark(
     elif name in ALL_TIERS:
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(name)
+        problems = _load_from_hub(name, letters)
     published = BENCHMARKS.get(benchmark_name(name))
     tolerance = None if published is None else published.tolerance
     asked = [one if letters else replace(one, choices=()) for one in problems[:limit]]
@@ -192,7 +192,7 @@ def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> P
 # ---- the hub
 
 
-def _load_from_hub(name: str) -> list[Problem]:
+def _load_from_hub(name: str, letters: bool) -> list[Problem]:
     import datasets
 
     source = BENCHMARKS[name]
@@ -206,10 +206,10 @@ def _load_from_hub(name: str) -> list[Problem]:
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
-    return with_distinct_ids(from_hub(name, row, number) for number, row in enumerate(rows))
+    return with_distinct_ids(from_hub(name, row, number, letters) for number, row in enumerate(rows))
 
 
-def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
+def from_hub(name: str, row: Mapping[str, Any], number: int, letters: bool = False) -> Problem:
     """Return a row of a published benchmark as a problem."""
     published = BENCHMARKS[name]
     place = f"{published.hub}, row {number}"
@@ -219,7 +219,7 @@ def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
             renamed["answer"] = published.read_answer(renamed["answer"])
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return as_problem(renamed, place, f"{name}-{number}")
+    return as_problem(renamed, place, f"{name}-{number}", letters)
 
 
 # ---- files of problems

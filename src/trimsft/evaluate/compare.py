@@ -79,15 +79,13 @@ def compare_runs(
     benchmarks = sorted(reference)
     places = {one: [one] for one in benchmarks} | ({AVERAGE: benchmarks} if len(benchmarks) > 1 else {})
     columns = list(itertools.product(metrics, tables))
-    differences = {}
+    bounds, differences = [difference_bounds(metric) for metric, _ in columns], {}
     for place, within in places.items() if columns else ():  # on the same resamples, which are the dear part
-        strata = [
-            np.stack(
-                [tables[run][one].values(metric) - reference[one].values(metric) for metric, run in columns], axis=1
-            )
+        changes = (
+            [tables[run][one].values(metric) - reference[one].values(metric) for metric, run in columns]
             for one in within
-        ]
-        bounds = [difference_bounds(metric) for metric, _ in columns]
+        )
+        strata = [np.stack(columns_of, axis=1) for columns_of in changes]
         differences[place] = iter(mean_intervals(strata, bounds, resamples=resamples, seed=seed))
     compared = []
     for metric, run in columns:
@@ -130,14 +128,14 @@ def _compare_pairs(
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     p_value = sign_flip(weighed, seed=seed)
-    better, worse = list[str](), list[str]()  # problems on the other side of one half
-    for (a, _), (befores, afters) in zip(pairs, values, strict=True):
-        for problem, old, new in zip(a.per_problem, befores, afters, strict=True):
-            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier"):
-                (better if new > old else worse).append(f"{a.benchmark}/{problem.problem}")
+    changes = [
+        (new - old, f"{a.benchmark}/{problem.problem}")
+        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
+        for problem, old, new in zip(a.per_problem, befores, afters, strict=True)
+        if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier")
+    ]
     return Comparison(
-        baseline=names[0],
-        candidate=names[1],
+        *names,
         benchmark=place,
         metric=metric,
         problems=len(weighed),
@@ -146,8 +144,8 @@ def _compare_pairs(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        better=tuple(better),
-        worse=tuple(worse),
+        better=tuple(problem for change, problem in changes if change > 0),
+        worse=tuple(problem for change, problem in changes if change < 0),
     )
 
 

@@ -96,7 +96,6 @@ class SampleRecord:
         self.samples_path = self.folder / "samples.jsonl"
         self.last_error: str | None = None  # of a request that failed in this process
         self._samples = JsonLines(self.samples_path)
-        self._known: set[Key] | None = None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -104,7 +103,6 @@ class SampleRecord:
         # of a run from elsewhere; what lies beside the record is not written
         refuse_links(*(folder for folder in (self.folder.parent, self.folder) if folder.is_symlink()))
         with RunDirectory(self.folder).lock():
-            self._known = None  # until now another process may have written
             yield
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
@@ -162,15 +160,12 @@ class SampleRecord:
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Return those that are not recorded yet, in the order given."""
-        if self._known is None:
-            self._known = {sample.key for sample in self}
-        return [key for key in keys if key not in self._known]
+        recorded = {sample.key for sample in self}
+        return [key for key in keys if key not in recorded]
 
     def append(self, sample: Sample) -> None:
         """Record one sample that is missing; from then on it outlives the process."""
         self._samples.append(asdict(sample))
-        if self._known is not None:
-            self._known.add(sample.key)
 
     def close(self) -> None:
         """Close the file; the next `append` opens it again."""
