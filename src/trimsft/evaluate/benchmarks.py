@@ -290,8 +290,7 @@ class _Row:
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: bool = False) -> Problem:
     """Return a row as a problem; `letters` says that its answers are letters of choices."""
     values = {one.name: row.get(one.name) for one in fields(_Row)}
-    is_blank = {name: value in (None, []) or str(value).isspace() or value == "" for name, value in values.items()}
-    known = json.dumps({name: value for name, value in values.items() if not is_blank[name]})
+    known = json.dumps({name: value for name, value in values.items() if value != [] and not _is_blank(value)})
     try:
         read = checked(_Row, known, where=place, is_json=True)  # which takes no number for a text
         choices = tuple(str(one).strip() for one in read.choices) if isinstance(read.choices, list) else ()
@@ -317,6 +316,10 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
     except ValueError as error:
         raise DataError(f"{place}: {error}") from error
     return problem
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _letter(answer: _Text, choices: Sequence[str]) -> str:

@@ -4,9 +4,8 @@
     comparisons[0].difference                                          # candidate - baseline, with its interval
     comparisons[0].significant                                         # a small p-value and an interval without 0
 
-The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference. Were the two
-runs equally good, each problem's difference could as well have had the other sign: the p-value of the sign-flip test is
-the share of all sign patterns, or of 20,000 drawn ones, whose sum is at least as far from 0 as the one observed.
+The comparison is paired: what makes a problem hard is common to both runs. Were they equally good, each problem's
+difference could as well have the other sign: p is the share of sign patterns whose sum is as far from 0.
 
     >>> sign_flip([0.5, 0.25, 0.25, 1.0, 0.0])      # all four changes point up: 2 of 16 sign patterns are as extreme
     0.125
@@ -71,7 +70,7 @@ def compare_runs(
 ) -> list[Comparison]:
     """Compare every candidate with the baseline by each metric, on every benchmark and on their mean if there are more.
 
-    Holm's correction covers all of them, so that the more is tested, the less is called significant.
+    Holm's correction covers all of them.
     """
     reference, tables = by_benchmark(baseline), {run: by_benchmark(scores) for run, scores in candidates.items()}
     for table in tables.values():
@@ -100,7 +99,7 @@ def compare_at_equal_accuracy(
 ) -> list[Comparison]:
     """Compare diversity and calibration on the problems of which both runs have as many right samples.
 
-    Whoever is right more often agrees with itself more often, too: elsewhere both would only repeat the accuracy.
+    Elsewhere both would only repeat the accuracy.
     """
     reference, compared = by_benchmark(baseline), list[Comparison]()
     for run, scores in candidates.items():

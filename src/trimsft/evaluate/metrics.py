@@ -10,10 +10,7 @@ drawn.
     >>> majority_at_k([0, 0, 1, None], k=2, correct={0: True, 1: False})  # 6 pairs: 3 won, 2 tied, 1 lost
     0.6666666666666666
 
-Metrics, by name: average, pass@k for k up to the number n of samples, majority@n, all_right (share of problems with
-all samples right), diversity (entropy of the votes, as a share of the largest), brier (squared error of the winner's
-share of the samples as its chance of being right), greedy, T=0.6 (the average at a further temperature), no_answer,
-truncated (shares of the samples), tokens (mean length).
+Metrics are known by name, see `metric_names`; docs/evaluation.md says what they are.
 """
 
 import functools
@@ -38,10 +35,9 @@ Equivalent = Callable[[str, str], bool]
 def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int | None]:
     """Return the cluster of each answer, 0 for the one of the most frequent answer; None abstains.
 
-    Equivalence of mathematical answers is neither symmetric nor transitive in practice, so the result must not depend
-    on the order of comparisons. Distinct answers are taken from the most to the least frequent, equally frequent ones
-    by their text; each joins the first cluster whose representative, the answer that opened it, agrees with it in both
-    directions.
+    Equivalence of answers is neither symmetric nor transitive in practice, so the result must not depend on the order
+    of samples. Distinct answers are taken from the most to the least frequent, then by their text; each joins the first
+    cluster whose first answer agrees with it in both directions.
     """
     opened: list[str] = []
     joined: dict[str, int] = {}
@@ -87,9 +83,8 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
         clusters: the vote of each sample, as `cluster` gives it; None abstains.
         correct: whether the answer of each cluster is right.
 
-    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. Clusters are
-    those of all n samples: a subset is not clustered anew. For each number of votes that wins, subsets are counted by
-    their size, the clusters that win, and the correct ones among these, which grow by one cluster at a time.
+    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. For each number
+    of votes that wins, subsets are counted by size, winners, and correct winners, which grow cluster by cluster.
     """
     if not 1 <= k <= len(clusters):
         raise ValueError(f"k: must be from 1 to n = {len(clusters)}, got {k}")
@@ -169,9 +164,8 @@ def summarize(
 ) -> tuple[ProblemScore, list[GradeLine]]:
     """Count the answers of a problem; return them with the cluster of each sample, too.
 
-    Each cluster is graded by its representative, the most frequent text of it, since that is the answer that the vote
-    elects; so also where other members were graded differently, as happens because equivalence is not transitive.
-    Equal texts graded differently (a timeout) count as correct where one of them was.
+    Each cluster is graded by its most frequent text, which is the answer that the vote elects, also where others of it
+    were graded differently. Equal texts graded differently (a timeout) count as correct where one of them was.
     """
     sampled = [result for result in results if result.votes]
     answers = [sample.answer for sample in sampled]

@@ -86,7 +86,7 @@ def make_prompts(
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return texts and tokens that end an answer: eos, and the end of the turn, which is not the eos of base models."""
+    """Return texts and tokens that end an answer: eos, and the end of the turn."""
     tokens = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
     end = template.end
     if not end.strip():

@@ -5,8 +5,8 @@ runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades
 evaluated = evaluate(EvalSettings(model="runs/trim", benchmarks=["math500"], samples=8))
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 
-Killed at any moment, the same call goes on: what is recorded is not generated again, and what was in flight comes out
-the same, because the seed of a sample depends on the evaluation's seed, the problem and the sample's number only.
+Killed at any moment, the same call goes on: what was in flight comes out the same, because the seed of a sample depends
+on the evaluation's seed, the problem, the sample's number and temperature only.
 """
 
 from __future__ import annotations
@@ -68,10 +68,9 @@ def evaluate(
 ) -> Evaluated:
     """Generate what is missing, grade and score, benchmark by benchmark.
 
-    Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
-    refused before anything is written. A record that holds all samples needs neither a model nor a server. `on_load`
-    gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` a benchmark, how many
-    samples are recorded, of how many, and a text with an estimate of what is left.
+    What is refused is refused before anything is written. A record that holds all samples needs neither a model nor a
+    server. `on_load` gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` a
+    benchmark, how many samples are recorded, of how many, and a text with an estimate.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     grader = Grader(kind="qwen" if settings.grader == "qwen" else "strict", scorer=scorer)

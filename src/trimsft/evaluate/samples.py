@@ -99,7 +99,7 @@ class SampleRecord:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
+        """Keep other processes out of this benchmark, and of no other."""
         # of a run from elsewhere; what lies beside the record is not written
         refuse_links(*(folder for folder in (self.folder.parent, self.folder) if folder.is_symlink()))
         with RunDirectory(self.folder).lock():
@@ -117,8 +117,7 @@ class SampleRecord:
     def refuse_other(self, protocol: Protocol) -> bool:
         """Refuse an evaluation whose texts would be others, and write nothing; return whether more or less is asked.
 
-        What a protocol leaves out is not compared, so that most can be refused before a model is loaded; before the
-        first sample is recorded, nothing binds.
+        What a protocol leaves out is not compared; before the first sample is recorded, nothing binds.
         """
         if next(iter(self._samples), None) is None:
             return True

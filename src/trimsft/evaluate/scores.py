@@ -85,7 +85,7 @@ class BenchmarkScore:
         return {at: self.metrics[f"T={at:g}"] for at in self.per_problem[0].correct_at}
 
     def known_as(self, metric: str) -> str:
-        """Return the name of a metric by temperature here: T=0 is greedy, T=1 the average where samples are at 1."""
+        """Return the name here of a metric by temperature: of T=0 it is greedy."""
         return {"T=0": "greedy", f"T={self.temperature:g}": "average"}.get(metric, metric)
 
     def values(self, metric: str) -> Array:
@@ -146,11 +146,7 @@ def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
 
 
 def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
-    """Return the temperature at which a run is right most often, in the mean over benchmarks; of equals the lowest.
-
-    Its score there is a little better than it would be on other problems, since it was chosen on these: as a reference
-    it is not given less than it deserves.
-    """
+    """Return the temperature at which a run is right most often in the mean over benchmarks; of equals the lowest."""
     means = {at: np.mean([one.interval(f"T={at:g}").value for one in scores]) for at in temperatures_of(scores)}
     if not means:
         raise UsageError("have no temperature in common", field="benchmarks")

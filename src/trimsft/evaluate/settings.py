@@ -72,8 +72,7 @@ class EvalSettings(Sampling):
     grader: str = option(
         "strict",
         metavar="NAME",
-        help="The rules of mathematics: strict, or qwen, the lenient rules behind published figures, for comparison "
-        "only; or a function of your own in place of all rules, my_module:score.",
+        help="strict, qwen (the lenient rules behind published figures), or a function of your own: my_module:score.",
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
@@ -111,11 +110,11 @@ class EvalSettings(Sampling):
             read_address(self.server)
         given = given_options(self)
         for options, is_unused, where in (
-            (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}, which has its own rules"),
+            (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}"),
             (("temperature_samples",), not self.temperatures, "without further temperatures"),
             (("temperatures",), self.samples == 0, "on the greedy answer alone"),
             (("timeout", "concurrency", "tokenizer"), self.server is None, "without a server"),
-            (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server, which has its model"),
+            (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server"),
             (OF_VLLM, self.engine == "transformers", "without vllm"),
         ):
             for name in options if is_unused else ():

@@ -2,10 +2,9 @@
 
 engine = ServerEngine("http://localhost:8000", model="runs/trim/model")
 
-vLLM and SGLang take prompts as token ids and all sampling parameters. Any other server is asked in the published
-interface, which has no top-k, best-effort seeds, and leaves the server's own defaults. Before the first sample a server
-has to show that it samples at all. A request is tried again after a pause where that can help: timeouts, connections,
-429, 5xx. A reply that is not of the published form is an error of that request, and never a sample.
+vLLM and SGLang take token ids and all sampling parameters; any other server is asked in the published interface. It has
+to show that it samples at all. A request is tried again where that can help: timeouts, connections, 429, 5xx. A reply
+that is not of the published form is an error of that request, and never a sample.
 """
 
 import os
@@ -44,7 +43,7 @@ class ServerEngine:
         retries: int = 5,
         pause: float = 1.0,
     ) -> None:
-        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
+        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here."""
         import httpx
 
         self.address, self.model, self.tokenizer = read_address(address), model, tokenizer

@@ -3,8 +3,7 @@
 engine = TransformersEngine("runs/trim/model", dtype="bfloat16")
 for completion in engine.generate(requests): ...
 
-Nothing of the checkpoint's generation defaults survives but its eos tokens. A sample depends on its own request only,
-not on the rows beside it, up to the rounding that `drawing` describes. A kill costs what is in flight.
+Nothing of the checkpoint's generation defaults survives but its eos tokens. A kill costs what is in flight.
 """
 
 import bisect
