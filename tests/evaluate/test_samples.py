@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trimsft.errors import RunError
-from trimsft.evaluate import samples as samples_module
 from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Protocol, Sample, SampleRecord
 
@@ -124,33 +123,6 @@ def test_a_record_grows_and_may_be_asked_for_in_part(record: SampleRecord) -> No
         complete(record.folder)
     record.settle(settings_of(PROBLEMS[:1], samples=1, greedy=False), PROBLEMS[:1])
     assert complete(record.folder) == [sample("a", 0)]
-
-
-@pytest.mark.parametrize("writes", [0, 1])
-def test_killed_while_growing_the_smaller_evaluation_is_whole(
-    record: SampleRecord, writes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed before either file is written, or between them: the old settings hold, and both sizes can go on."""
-    for key in SETTINGS.keys(PROBLEMS):
-        record.append(sample(*key[:2]))
-    more = [*PROBLEMS, Problem("c", "3+3?", "6")]
-    real, left = samples_module.write_whole, [writes]
-
-    def die(path: Path, content: bytes) -> None:
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        real(path, content)
-
-    monkeypatch.setattr(samples_module, "write_whole", die)
-    with pytest.raises(KeyboardInterrupt):
-        record.settle(settings_of(more, samples=3), more)
-    monkeypatch.undo()
-    again = SampleRecord(record.folder)
-    again.settle(SETTINGS, PROBLEMS)
-    assert len(complete(record.folder)) == 6
-    again.settle(settings_of(more, samples=3), more)
-    assert read_problems(record.problems_path) == more and again.protocol().samples == 3
 
 
 def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:

@@ -129,11 +129,6 @@ def require_room(requests: Sequence[Request], limit: int | None) -> None:
         raise EngineError(problem, field="max_tokens", hint=f"use at most {max(0, limit - longest):,}")
 
 
-def count_cached_layers(config: Any) -> int:
-    """Count layers with keys and values of their own; in Gemma-3n and Gemma-4 the last ones borrow those of others."""
-    return int(config.num_hidden_layers) - int(getattr(config, "num_kv_shared_layers", None) or 0)
-
-
 def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:
     """Return what a model is known by: a folder by its content, since it may move; else by name and revision."""
     if Path(model).is_dir():

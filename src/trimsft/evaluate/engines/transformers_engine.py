@@ -22,16 +22,9 @@ from transformers import GenerationConfig, LogitsProcessorList
 
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines import (
-    Completion,
-    EngineError,
-    Request,
-    Sampling,
-    count_cached_layers,
-    identify_model,
-    require_room,
-)
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
 from trimsft.evaluate.engines.drawing import Drawer, require_finite
+from trimsft.evaluate.slots.attention import count_cached_layers
 from trimsft.evaluate.slots.decoder import SlotDecoder, UnsuitedModel
 from trimsft.models import load_model, omits_soft_cap
 

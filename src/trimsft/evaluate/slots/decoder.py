@@ -3,8 +3,7 @@
 decoder = SlotDecoder(model, rows=1024, longest_prompt=300, max_tokens=256, stops=[0])
 for index, tokens in decoder.run({0: request, ...}): ...            # in the order in which they end
 
-Slots are refilled, where a batch waits for its longest text; the cache stands still; a step is one CUDA graph; and a
-prompt is read once for all of its samples.
+Slots are refilled; the cache stands still; a step is one CUDA graph; a prompt is read once for all of its samples.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import EngineError, Request, Sampling, count_cached_layers
+from trimsft.evaluate.engines import EngineError, Request, Sampling
 from trimsft.evaluate.engines.drawing import Drawer, require_finite
 from trimsft.evaluate.slots import attention
 
@@ -41,7 +40,7 @@ class SlotDecoder:
 
     def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
-        layers = count_cached_layers(model.config.get_text_config())
+        layers = attention.count_cached_layers(model.config.get_text_config())
         self.cache = attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
         self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
         self.made = torch.zeros_like(self.token)
