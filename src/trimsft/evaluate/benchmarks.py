@@ -1,13 +1,12 @@
 r"""Benchmarks: where problems come from.
 
-A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; those of the lab are made
-on the spot; any other file of JSON Lines is a benchmark too:
+A published one is read from the hub, or from `<name>.jsonl` in a folder; any other file of JSON Lines is one, too:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
     {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
 
-A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
-and `tolerance` (relative). Where answers are letters, `choices` are asked under the problem:
+A row may have `is_multiple_answer`, `error` (absolute), `tolerance` (relative) and `unit`, which are for its grading.
+Where answers are letters, `choices` are asked under the problem:
 
     {"problem": "2+2?", "choices": ["3", "4"], "answer": "B"}
 
@@ -19,7 +18,7 @@ import json
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -245,19 +244,13 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """Return JSON Lines that `read_problems` reads back."""
+    in_rows = {"multiple": "is_multiple_answer", "absolute": "error"}
     lines = []
     for problem in problems:
-        row = {
-            "id": problem.id,
-            "problem": problem.problem,
-            "answer": problem.answer,
-            "is_multiple_answer": problem.multiple or None,
-            "tolerance": problem.tolerance,
-            "error": problem.absolute,
-            "unit": problem.unit,
-            "choices": list(problem.choices) or None,
+        given = {
+            name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False
         }
-        lines.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
+        lines.append(json.dumps({in_rows.get(name, name): value for name, value in given.items()}) + "\n")
     return "".join(lines).encode()
 
 

@@ -68,7 +68,7 @@ def compare_runs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Compare every candidate with the baseline by each metric, on every benchmark and on their mean if there are more.
+    """Compare every candidate with the baseline by each metric, on every benchmark and on their mean.
 
     Holm's correction covers all of them.
     """
@@ -152,7 +152,7 @@ def _compare_pairs(
 
 
 def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed: int = 0) -> float:
-    """Return the two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
+    """Return the two-sided p-value of differences being as likely negative as positive.
 
     Up to 16 differences that are not 0 are enumerated; of more, `draws` patterns are drawn, and p is
     (1 + hits) / (1 + draws).
@@ -174,7 +174,7 @@ def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
+    """Return Holm's step-down correction for all of them."""
     if any(not 0 <= p <= 1 for p in p_values):
         raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
     order = np.argsort(p_values, kind="stable")

@@ -50,7 +50,7 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 
 
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
-    """Return the answer that each cluster stands for: its most frequent text, the first in text order among equals."""
+    """Return the answer that each cluster stands for: its most frequent text."""
     cluster_of = dict(zip(answers, clusters, strict=True))
     first: dict[int | None, str] = {}
     for text in _by_frequency(answers):
@@ -127,7 +127,7 @@ class GradeLine:
     cluster: int | None = None
     """Samples of a problem with the same one voted together; None: it abstains, is greedy, or of a further
     temperature."""
-    temperature: float | None = None  # of a further temperature: reported on its own, never mixed with the samples
+    temperature: float | None = None  # of a further one: never mixed with the samples
     tokens: int = 0
     truncated: bool = False  # whether generation ended at the length limit
 

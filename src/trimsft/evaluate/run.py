@@ -69,8 +69,7 @@ def evaluate(
     """Generate what is missing, grade and score, benchmark by benchmark.
 
     What is refused is refused before anything is written. A record that holds all samples needs neither a model nor a
-    server. `on_load` gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` a
-    benchmark, how many samples are recorded, of how many, and a text with an estimate.
+    server. `on_load` gets the benchmarks that lack samples.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     grader = Grader(kind="qwen" if settings.grader == "qwen" else "strict", scorer=scorer)
@@ -152,7 +151,7 @@ class Evaluation:
     prompts: Prompts | None = None  # made with the tokenizer, that is once the model is loaded
 
     def protocol(self, engine: Engine | None = None) -> Protocol:
-        """Return what the samples depend on; without engine and prompts what is known before a model is loaded."""
+        """Return what the samples depend on, as far as it is known without a model where no engine is given."""
         settings, prompts, known = self.settings, self.prompts, self.settings.sampling
         prompt = {"system_prompt": settings.system_prompt, "stop": list(known.stop)}
         sampling = asdict(prompts.ended(known) if prompts else known)
@@ -218,7 +217,7 @@ def fill(
         record.refuse_other(protocol)
         for sample in record:
             if shas.get(sample.problem, sample.prompt_sha) != sample.prompt_sha:
-                problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt than the one asked now"
+                problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt"
                 hint = "has the chat template changed? choose another output directory"
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
         record.settle(protocol, problems)
@@ -241,17 +240,8 @@ def fill(
                     if failures >= GIVE_UP_AFTER:
                         break
                     continue
-                sample = Sample(
-                    problem=key.problem,
-                    sample=key.sample,
-                    seed=requests[key].seed,
-                    text=completion.text,
-                    tokens=completion.tokens,
-                    finish=completion.finish,
-                    prompt_sha=shas[key.problem],
-                    temperature=key.temperature,
-                )
-                record.append(sample)
+                made = {"text": completion.text, "tokens": completion.tokens, "finish": completion.finish}
+                record.append(Sample(**key._asdict(), **made, seed=requests[key].seed, prompt_sha=shas[key.problem]))
                 failures, generated, tokens = 0, generated + 1, tokens + completion.tokens
                 seconds = time.monotonic() - started
                 minutes = (len(missing) / generated - 1) * seconds / 60

@@ -137,7 +137,7 @@ def score_counts(
 
 
 def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
-    """Return the temperatures at which all of these were sampled, from the lowest on; 0 is the greedy answer."""
+    """Return the temperatures at which all of these were sampled; 0 is the greedy answer."""
     sampled = [
         {*one.at_temperature, *([one.temperature] if one.samples else []), *([0.0] if one.greedy else [])}
         for one in scores
@@ -146,7 +146,7 @@ def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
 
 
 def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
-    """Return the temperature at which a run is right most often in the mean over benchmarks; of equals the lowest."""
+    """Return the temperature at which a run is right most often; of equals the lowest."""
     means = {at: np.mean([one.interval(f"T={at:g}").value for one in scores]) for at in temperatures_of(scores)}
     if not means:
         raise UsageError("have no temperature in common", field="benchmarks")
@@ -157,7 +157,7 @@ def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
 
 
 def macro(scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES) -> Interval:
-    """Return the mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
+    """Return the mean over benchmarks, each counting the same."""
     return macros(scores, [metric], resamples=resamples)[metric]
 
 
@@ -174,7 +174,7 @@ def macros(
 def over_runs(
     runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return the mean over runs (seeds) of the mean over benchmarks, with an interval for other problems and runs."""
+    """Return the mean over runs (seeds) of the mean over benchmarks."""
     tables = [by_benchmark(scores) for scores in runs]
     for table in tables[1:]:
         require_same_problems(tables[0], table)

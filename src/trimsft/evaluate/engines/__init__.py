@@ -1,4 +1,4 @@
-"""Engines turn prompts into texts; this file says what every engine takes and gives, and makes one from settings.
+"""Say what every engine takes and gives, and make one from settings.
 
 engine = make_engine(EvalSettings(model="runs/trim", benchmarks=["math500"], dtype="bfloat16"))
 for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Sampling())]):
@@ -80,9 +80,9 @@ class Engine(Protocol):
     """Anything that completes prompts."""
 
     name: str
-    identity: Mapping[str, Any]  # what texts depend on beside the requests, such as the dtype; fixed within a record
-    details: Mapping[str, Any]  # what else is worth recording, such as versions; it may change between two starts
-    tokenizer: Any  # the model's, by which prompts are made; None where only a server has it, and renders chats itself
+    identity: Mapping[str, Any]  # what texts depend on beside the requests, such as the dtype
+    details: Mapping[str, Any]  # what else is worth recording, such as versions
+    tokenizer: Any  # the model's; None where a server has it, and renders chats itself
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
@@ -125,12 +125,12 @@ def require_room(requests: Sequence[Request], limit: int | None) -> None:
         return
     longest, new = max(len(r.tokens) for r in requests), max(r.sampling.max_tokens for r in requests)
     if longest + new > limit:
-        problem = f"{new:,} new tokens after the longest prompt, of {longest:,}, exceed the model's {limit:,} positions"
+        problem = f"{new:,} new tokens after a prompt of {longest:,} exceed the model's {limit:,} positions"
         raise EngineError(problem, field="max_tokens", hint=f"use at most {max(0, limit - longest):,}")
 
 
 def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:
-    """Return what a model is known by: a folder by its content, since it may move; else by name and revision."""
+    """Return what a model is known by: a folder by its content, else by name and revision."""
     if Path(model).is_dir():
         return {"model_sha256": fingerprint_folder(Path(model))}
     return {"model": str(model), "revision": revision}

@@ -139,7 +139,7 @@ class ServerEngine:
         return _failed(index, error)
 
     def _exchange(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""
+        """Return status and content of a reply; raise where it is too late, too large or packed."""
         import httpx
 
         deadline, content = time.monotonic() + self._timeout, bytearray()
@@ -182,13 +182,13 @@ def read_address(given: str) -> str:
     except ValueError:  # brackets or a port that cannot be
         is_address = False
     if not is_address or parts.query or parts.fragment or parts.username is not None:
-        hint = f"such as http://localhost:8000, without @, ? and #; a key goes into the environment variable {_KEY}"
+        hint = f"such as http://localhost:8000, without @, ? and #; a key goes into {_KEY}"
         raise EngineError("is no address of a server", field="server", hint=hint)
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
 
 
 def read_completion(index: int, content: bytes, sampling: Sampling) -> Completion:
-    """Return the completion in a reply; one that is not of the published form is an error of this request alone."""
+    """Return the completion in a reply, an error where it is not of the published form."""
     try:
         reply = parse_json(content)
         (choice,) = reply["choices"]

@@ -41,8 +41,7 @@ class TransformersEngine:
     Args:
         model: a folder, a name of the hub, or a loaded model.
         batch_size: rows at once; None: what memory allows.
-        decoding: in slots (see `slots`), or in batches of one prompt length by the model's own `generate`, which is
-            slower and takes models of every build; a model that does not suit slots is decoded in batches.
+        decoding: in slots, or in batches of one prompt length by the model's own `generate`, which takes every model.
         gpu_memory: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
     """
 
@@ -128,7 +127,7 @@ class TransformersEngine:
                 yield from zip((index for index, _ in batch), texts, strict=True)
 
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Return new tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
+        """Return new tokens of each row by the model's own `generate`, and padding after its end."""
         sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
         ids = torch.tensor([list(request.tokens) for request in requests], device=self.model.device)
         width = ids.shape[1]
@@ -196,7 +195,7 @@ class TransformersEngine:
 
 @contextlib.contextmanager
 def bare_generation(model: Any) -> Iterator[None]:
-    """Let `generate` run without a checkpoint's defaults, and with soft caps of attention, which sdpa leaves out."""
+    """Let `generate` run without a checkpoint's defaults, and with soft caps, which sdpa leaves out."""
     attention, is_uncapped = model.config._attn_implementation, omits_soft_cap(model)
     own, model.generation_config = model.generation_config, GenerationConfig()
     try:
