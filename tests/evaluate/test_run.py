@@ -137,7 +137,7 @@ def test_other_texts_under_a_known_id_are_refused(
     assert engine.requests == [] and score.greedy is not None and score.greedy.value == 5 / 6
     rows[1]["problem"] = "What is 3+3?"
     benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(RunError, match="of 'sum-2' answers another prompt than the one asked now"):
+    with pytest.raises(RunError, match="of 'sum-2' answers another prompt"):
         run_eval(engine)
 
 

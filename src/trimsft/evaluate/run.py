@@ -240,7 +240,11 @@ def fill(
                     if failures >= GIVE_UP_AFTER:
                         break
                     continue
-                made = {"text": completion.text, "tokens": completion.tokens, "finish": completion.finish}
+                made: dict[str, Any] = {
+                    "text": completion.text,
+                    "tokens": completion.tokens,
+                    "finish": completion.finish,
+                }
                 record.append(Sample(**key._asdict(), **made, seed=requests[key].seed, prompt_sha=shas[key.problem]))
                 failures, generated, tokens = 0, generated + 1, tokens + completion.tokens
                 seconds = time.monotonic() - started
