@@ -30,8 +30,7 @@ from measuring import machine
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from trimsft.evaluate.engines import Request, Sampling
-from trimsft.evaluate.engines.builds import bare_generation
-from trimsft.evaluate.engines.transformers_engine import CPU_ROWS, TransformersEngine
+from trimsft.evaluate.engines.transformers_engine import CPU_ROWS, TransformersEngine, bare_generation
 
 SCORED = 1024
 """Texts of each method whose log-probability is computed."""

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.evaluate.metrics import majority_curve, pass_curve
+from trimsft.evaluate.metrics import majority_at_k, pass_at_k
 from trimsft.intervals import interval_over_runs, mean_intervals, student_t
 
 
@@ -40,7 +40,7 @@ def test_equal_problems_leave_room_for_an_exception(value, bounds, low, high):
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=12), min_size=1, max_size=3), st.integers(0, 3))
 @example([[4, 4, 4, 2]], 0)  # pass@3 is 1 for all four problems
 def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
-    curves = [np.stack([pass_curve(correct, 4) for correct in counts]) for counts in strata]
+    curves = [np.array([[pass_at_k(4, c, k) for k in range(1, 5)] for c in counts]) for counts in strata]
     for sign, bounds in ((1, (0, 1)), (1, (-1, 1)), (-1, (-1, 1))):
         found = mean_intervals([sign * curve for curve in curves], [bounds] * 4, resamples=300, seed=seed)
         assert all(bounds[0] <= one.low <= one.value <= one.high <= bounds[1] for one in found)
@@ -49,8 +49,9 @@ def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
 def test_scores_near_1_are_covered():
     """average@8, pass@4 and majority@4 of 200 problems, mostly easy ones; BCa covers 72 %."""
     rng = np.random.default_rng(2)
-    votes = np.array([majority_curve((c,) if c else (), (8 - c,) if c < 8 else (), 8)[3] for c in range(9)])
-    curves = np.stack([np.arange(9) / 8, np.array([pass_curve(c, 8)[3] for c in range(9)]), votes], axis=1)
+    right = {0: True, 1: False}
+    votes = np.array([majority_at_k([0] * c + [1] * (8 - c), 4, correct=right) for c in range(9)])
+    curves = np.stack([np.arange(9) / 8, np.array([pass_at_k(8, c, 4) for c in range(9)]), votes], axis=1)
     truth = stats.binom.pmf(np.arange(9), 8, rng.beta(4.85, 0.15, size=20_000)[:, None]).mean(axis=0) @ curves
     hits = np.zeros(3)
     for seed in range(150):

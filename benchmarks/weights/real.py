@@ -154,7 +154,7 @@ def _grades(ids_KnT: Any, benchmark: str, prepared: Prepared, tokenizer: Any, gr
 
 
 def _results(ids_KnT: Any, golds: Sequence[str], eos: int, tokenizer: Any, grader: Any) -> Iterator[Any]:
-    from trimsft.evaluate.metrics import SampleResult
+    from trimsft.evaluate.metrics import GradeLine
     from trimsft.grading import Rules
 
     _, n, new = ids_KnT.shape
@@ -164,7 +164,7 @@ def _results(ids_KnT: Any, golds: Sequence[str], eos: int, tokenizer: Any, grade
     texts = tokenizer.batch_decode(rows, skip_special_tokens=True)
     items = [(text, golds[at // n], Rules(), len(rows[at]) == new) for at, text in enumerate(texts)]
     for at, found in enumerate(grader.grade_many(items)):
-        yield SampleResult(
+        yield GradeLine(
             problem=str(at // n),
             sample=at % n - 1,  # the first is the greedy one
             status=found.status,

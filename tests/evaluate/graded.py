@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trimsft.evaluate.metrics import GREEDY, Equivalent, SampleResult, summarize
+from trimsft.evaluate.metrics import GREEDY, Equivalent, GradeLine, summarize
 from trimsft.evaluate.scores import BenchmarkScore, GradedBy, score_counts
 
 STRICT = GradedBy("strict", "3")
@@ -13,14 +13,14 @@ STRICT = GradedBy("strict", "3")
 
 def score(
     benchmark: str,
-    samples: Sequence[SampleResult],
+    samples: Sequence[GradeLine],
     equivalent: Equivalent,
     *,
     resamples: int = 400,
     grader: GradedBy = STRICT,
 ) -> BenchmarkScore:
     """Score samples in whatever order they come, as an evaluation does from a record."""
-    by_problem: dict[str, list[SampleResult]] = {}
+    by_problem: dict[str, list[GradeLine]] = {}
     for sample in samples:
         by_problem.setdefault(sample.problem, []).append(sample)
     problems = [summarize(name, results, equivalent)[0] for name, results in sorted(by_problem.items())]
@@ -33,17 +33,17 @@ def same(a: str, b: str) -> bool:
     return a.rstrip("'") == b.rstrip("'")
 
 
-def samples_of(problem: str, answers: str, *, gold: str = "1", greedy: str | None = None) -> list[SampleResult]:
+def samples_of(problem: str, answers: str, *, gold: str = "1", greedy: str | None = None) -> list[GradeLine]:
     """One sample for each word of `answers`; "-" has no answer, "/" was cut off before it."""
     drawn = [_sample(problem, number, answer, gold) for number, answer in enumerate(answers.split())]
     return drawn if greedy is None else [*drawn, _sample(problem, GREEDY, greedy, gold)]
 
 
-def _sample(problem: str, number: int, answer: str, gold: str) -> SampleResult:
+def _sample(problem: str, number: int, answer: str, gold: str) -> GradeLine:
     if answer in ("-", "/"):
         status = "truncated" if answer == "/" else "no_answer"
-        return SampleResult(problem, number, status, None, 100, answer == "/")
-    return SampleResult(problem, number, "correct" if answer == gold else "wrong", answer, 10, False)
+        return GradeLine(problem, number, status, None, tokens=100, truncated=answer == "/")
+    return GradeLine(problem, number, "correct" if answer == gold else "wrong", answer, tokens=10)
 
 
 def score_of(benchmark: str, correct: Iterable[int], samples: int = 8, resamples: int = 400) -> BenchmarkScore:

@@ -50,7 +50,7 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "gpt2, learned positions": ("GPT2", {**GPT, "n_positions": 256}),
     "llama, yarn": ("Llama", {**GROUPED, **rope("yarn", factor=4.0, original_max_position_embeddings=16)}),
-    "llama, dynamic, not reached": ("Llama", {**GROUPED, "max_position_embeddings": 28, **rope("dynamic", factor=4.0)}),
+    "llama, dynamic": ("Llama", {**GROUPED, "max_position_embeddings": 28, **rope("dynamic", factor=4.0)}),
     "phi3, longrope, not reached": ("Phi3", {**GROUPED, "original_max_position_embeddings": 28, **long_rope(28)}),
 }
 """Builds that slots decode right."""
@@ -61,7 +61,6 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma2",
         {**WIDE, **MIXED, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 16},
     ),
-    "llama, dynamic": ("Llama", {**GROUPED, "max_position_embeddings": 12, **rope("dynamic", factor=4.0)}),
     "phi3, longrope": ("Phi3", {**GROUPED, "original_max_position_embeddings": 16, **long_rope(16)}),
     "phimoe, window in its masks": ("Phimoe", {**GROUPED, **EXPERTS, "sliding_window": 6}),
     "llama4, chunks": (

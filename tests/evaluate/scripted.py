@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.benchmarks import Problem, read_problems
 from trimsft.evaluate.engines import Completion, Request
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.run import Evaluation, Progress, fill
+from trimsft.evaluate.run import Evaluation, fill
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
@@ -65,7 +65,7 @@ def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protoc
     return Evaluation("mine", problems, settings, prompts=prompts)
 
 
-def run(folder: Path, delay: float = 0.0) -> tuple[Progress, ScriptedEngine]:
+def run(folder: Path, delay: float = 0.0) -> tuple[int, ScriptedEngine]:
     engine = ScriptedEngine(answer, delay=delay)
     return fill(SampleRecord(folder), evaluation(), engine), engine
 
@@ -78,7 +78,8 @@ def all_requests(**protocol: Any) -> dict[Key, Request]:
 def complete(folder: Path) -> list[Sample]:
     """Every sample that the settings ask for; refused where some are missing."""
     record = SampleRecord(folder)
-    wanted, samples = record.protocol().keys(record.problems()), {sample.key: sample for sample in record}
+    wanted = record.protocol().keys(read_problems(record.problems_path))
+    samples = {sample.key: sample for sample in record}
     record.require_complete(wanted)
     return [samples[key] for key in wanted]
 

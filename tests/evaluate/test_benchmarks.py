@@ -15,16 +15,7 @@ from datasets import Dataset, Features, List, Value
 
 from trimsft.data import load
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import (
-    BENCHMARKS,
-    Problem,
-    benchmark_name,
-    describe_source,
-    from_hub,
-    load_benchmark,
-    read_problems,
-)
-from trimsft.evaluate.settings import EvalSettings
+from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, from_hub, load_benchmark, read_problems
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -52,7 +43,6 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, "", {"problem": "And 2+2?", "answer": 4})
     assert load_benchmark(path) == [Problem("a", "What is 1+1?", "2"), Problem("mine-3", "And 2+2?", "4")]
     assert load_benchmark("mine", tmp_path) == load_benchmark(str(path))
-    assert describe_source("mine", tmp_path) == str(path)
     assert load_benchmark(path, limit=1) == [Problem("a", "What is 1+1?", "2")]
     assert benchmark_name(path) == "mine" and benchmark_name("math500") == "math500"
     twice = write(tmp_path / "twice.jsonl", ROW, ROW | {"problem": "And 2+2?"})
@@ -60,22 +50,6 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     packed = tmp_path / "packed.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert [problem.answer for problem in load_benchmark(packed)] == ["2", "4"]
-
-
-def test_a_file_may_call_its_columns_otherwise(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.jsonl", {"question": "And 2+2?", "target": 4, "answer": "steps"})
-    settings = EvalSettings(model="m", benchmarks=[str(path)], problem_column="question", answer_column="target")
-    assert settings.columns == {"problem": "question", "answer": "target"}
-    assert load_benchmark(path, columns=settings.columns) == [Problem("mine-1", "And 2+2?", "4")]
-    with pytest.raises(DataError, match=r"problem_column: .*line 1: there is no column 'ask'; it has 'question',"):
-        load_benchmark(path, columns={"problem": "ask"})
-    with pytest.raises(UsageError, match="answer_column: has no effect on lab-easy, whose columns are known, got 'a'"):
-        load_benchmark("lab-easy", columns={"answer": "a"})
-    with pytest.raises(DataError) as refused:
-        load_benchmark(path)
-    assert refused.value.message({"problem_column": "--problem-column"}.__getitem__).endswith(
-        "; set --problem-column NAME"
-    )
 
 
 def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
@@ -89,12 +63,15 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     ("row", "says"),
     [
         ("{", "line 2: not usable JSON"),
-        ({"question": "?", "answer": "1"}, "line 2: no field 'problem'; it has 'question', 'answer'"),
-        ({"problem": "?"}, "line 2: no field 'answer'; it has 'problem'"),
-        ({"problem": "?", "answer": []}, r"line 2: 'answer' must be a text or a number, or a list of such, got \[\]"),
-        ({"problem": "?", "answer": ""}, "line 2: no field 'answer'"),
-        ({"problem": "?", "answer": "1", "tolerance": "x"}, "line 2: 'tolerance' must be a number between"),
-        ({"problem": "?", "answer": "1", "is_multiple_answer": "no"}, "line 2: 'is_multiple_answer' must be true"),
+        ({"question": "?", "answer": "1"}, "line 2: problem: field required, .*; the row has 'question', 'answer'"),
+        ({"problem": " ", "answer": "1"}, "line 2: problem: field required"),
+        ({"problem": "?", "answer": []}, "line 2: answer: field required"),
+        ({"problem": "?", "answer": ["1", " "]}, "line 2: an answer is blank"),
+        ({"problem": "?", "answer": True}, "line 2: answer.*: input should be a valid"),
+        ({"problem": "\ud83d", "answer": "1"}, "line 2: "),
+        ('{"problem": "?", "answer": Infinity}', "line 2: answer.*: input should be a "),
+        ({"problem": "?", "answer": "1", "tolerance": 1.5}, "line 2: tolerance=1.5: expected a number in"),
+        ({"problem": "?", "answer": "1", "is_multiple_answer": "no"}, "line 2: is_multiple_answer: input should be"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
@@ -110,7 +87,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")
     write(tmp_path / "mine.jsonl", ROW)
-    with pytest.raises(DataError, match=r"has no math500\.jsonl; it holds mine"):
+    with pytest.raises(DataError, match=r"data_dir: no such file: '.*/math500\.jsonl'"):
         load_benchmark("math500", tmp_path)
     with pytest.raises(DataError, match="leaves no name to record it under"):
         benchmark_name("..jsonl")
@@ -157,23 +134,11 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
             Problem("1608", "y?", "3.1", absolute=0.1),
         ],
     ),
-    "minerva": (
-        ("math-ai/minervamath", None, "test"),
-        {"question": TEXT, "answer": TEXT},
-        [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4e33"}],
-        [Problem("minerva-0", "1+1?", "2", tolerance=1e-4), Problem("minerva-1", "2+2?", "4e33", tolerance=1e-4)],
-    ),
     "amc": (
         ("AI-MO/aimo-validation-amc", None, "train"),
         {"id": INTEGER, "problem": TEXT, "answer": Value("float64"), "url": TEXT},
         [{"id": 0, "problem": "1+1?", "answer": 142.0, "url": "..."}],
         [Problem("0", "1+1?", "142")],
-    ),
-    "aime25": (
-        ("math-ai/aime25", None, "test"),
-        {"id": TEXT, "problem": TEXT, "answer": TEXT},
-        [{"id": "0", "problem": "1+1?", "answer": "070"}],
-        [Problem("0", "1+1?", "070")],
     ),
     "gsm8k": (
         ("openai/gsm8k", "main", "test"),
@@ -206,7 +171,7 @@ def test_out_of_reach_it_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("datasets.load_dataset", refuse)
     with pytest.raises(DataError) as told:
         load_benchmark("minerva")
-    source = f"math-ai/minervamath (test) at {BENCHMARKS['minerva'].revision}"
+    source = f"math-ai/minervamath at {BENCHMARKS['minerva'].revision}"
     assert str(told.value) == (
         f"benchmarks: cannot load 'minerva' from the hub, {source}: no route; without the hub, name a folder that "
         "holds minerva.jsonl; set data_dir='FOLDER'"

@@ -28,8 +28,6 @@ def generate_alone(name: str, prompts: Sequence[Sequence[int]]) -> list[str]:
     texts: list[str] = []
     model = make_kind(name)
     for prompt in prompts:
-        if "dynamic" in name:
-            model = make_kind(name)  # it remembers how long texts were
         if "soft cap" in name:
             model.set_attn_implementation("eager")  # sdpa leaves it out
         model.generation_config = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=0, pad_token_id=0)
@@ -66,15 +64,6 @@ def test_other_builds_are_found_out(name: str) -> None:
         found = decode(engine, prompts)
     assert found == generate_alone(name, prompts)
     assert len({*found}) == len(found)
-    assert engine.decoding == engine.details["decoding"] == "batches"
-    said = [str(warning.message) for warning in caught if "engine transformers" in str(warning.message)]
-    assert "decoding in slots does not suit this model (" in said[0]
+    assert engine.decoding == "batches"
+    said = [warning for warning in caught if "this model goes through its own generate" in str(warning.message)]
     assert len(said) == 1
-
-
-def test_the_text_before_does_not_matter() -> None:
-    """Dynamic rotary embeddings keep the base of the longest text so far."""
-    prompts = make_prompts()
-    engine = TransformersEngine(make_kind("llama, dynamic"), TOKENIZER, decoding="batches")
-    first = decode(engine, prompts)
-    assert [decode(engine, [prompt])[0] for prompt in prompts] == first

@@ -90,16 +90,6 @@ def test_a_comparison_by_hand():
     assert record["significant"] is False and record["better"][0] == "toy/p000"
 
 
-def test_different_problems_are_refused_by_name():
-    a, b, other = score_of("toy", [1, 2, 3]), score_of("toy", [1, 2]), score_of("other", [1, 2, 3])
-    with pytest.raises(UsageError, match=r"different problems of 'toy': 1 only in the first \(such as 'p002'\)"):
-        one_comparison(a, b)
-    with pytest.raises(UsageError, match=r"1 only in the second \(such as 'p002'\)"):
-        one_comparison(b, a)
-    with pytest.raises(UsageError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
-        one_comparison(a, other)
-
-
 def test_diversity_and_calibration_at_equal_accuracy():
     """Of p both have two right of four, of q one has more; the candidate agrees with itself more where it is wrong."""
     drawn = {"base": ("1 1 2 3", "1 2 3 4"), "trim": ("1 1 2 2", "1 1 1 1")}

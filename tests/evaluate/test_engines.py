@@ -102,16 +102,6 @@ def greedy_tokens(request: Request) -> list[int]:
     return ids[len(request.tokens) :]
 
 
-def test_greedy_is_what_the_model_prefers() -> None:
-    requests = make_requests(samples=0)
-    completions = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
-    for request, completion in zip(requests, completions, strict=True):
-        tokens = greedy_tokens(request)
-        assert not set(tokens) & set(request.sampling.stop_tokens)  # else the lines below would check less
-        assert (completion.tokens, completion.finish) == (12, "length")
-        assert completion.text == make_tokenizer().decode(tokens, skip_special_tokens=True)
-
-
 def test_no_default_of_the_checkpoint_leaks_but_eos() -> None:
     requests = make_requests()
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
@@ -152,7 +142,7 @@ def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: 
     assert complete(engine, make_requests()) == whole
     assert max(sizes) == (8 if decoding == "slots" else 5) and max(sizes[9:]) <= 2 and engine.batch_size == 2
     most = 0
-    with pytest.raises(EngineError, match=r"one row of \d+ prompt tokens and 12 new ones does not fit into memory"):
+    with pytest.raises(EngineError, match=r"a row of \d+ prompt tokens .* does not fit into memory, got 12"):
         complete(engine, make_requests())
 
 

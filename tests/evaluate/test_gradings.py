@@ -1,4 +1,4 @@
-"""Benchmarks that are no boxed mathematics: what a row may say, what is asked, and how it is graded again."""
+"""Answers that are no boxed mathematics: how they are asked, graded, and graded again."""
 
 import json
 import shutil
@@ -12,18 +12,15 @@ import pytest
 
 from trimsft.errors import DataError, RunError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
-from trimsft.evaluate.benchmarks import Problem, fingerprint, load_benchmark, read_problems, write_problems
+from trimsft.evaluate.benchmarks import fingerprint, load_benchmark, read_problems, write_problems
 from trimsft.evaluate.engines import EngineError, Request
-from trimsft.grading import Grading
 from trimsft.report.comparison import CompareSettings, compare
 
 from .scripted import ScriptedEngine
 
 GSM8K = "#### (-?[0-9.,]+)"
-EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}
-CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice"}
-REGEX = {"problem": "3+3?", "answer": 6, "grading": "regex", "pattern": GSM8K, "unit": "m"}
-MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "pattern": 3}  # what it does not use does not matter
+CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"]}
+MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "grading": "os:system"}  # no file names code
 
 
 def write(path: Path, *rows: dict[str, Any]) -> Path:
@@ -34,50 +31,35 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 # ---- what a row may say
 
 
-def test_rows_say_how_they_are_graded(tmp_path: Path) -> None:
-    problems = read_problems(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH))
-    exact, choice, regex, plain = problems
-    assert exact.grading == Grading("exact", ignore_case=True)
-    assert (choice.grading, choice.answer, choice.choices) == (Grading("choice"), "B", ("3", "4"))
-    assert choice.question == "2+2?\nA. 3\nB. 4" and choice.rules.choices == ("3", "4")
-    assert (regex.grading, regex.unit) == (Grading("regex", pattern=GSM8K), "m")
-    assert plain == Problem("mine-4", "1+1?", "2") and plain.question == "1+1?"
-    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
-    again = read_problems(tmp_path / "again.jsonl")
-    assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
-
-
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("changes", "message"),
     [
-        (EXACT | {"grading": "exactly"}, r"line 1: grading: unknown name 'exactly'; did you mean 'exact'\?"),
-        (EXACT | {"tolerance": 0.1}, "line 1: 'tolerance' has no effect on grading 'exact'; remove it"),
-        (REGEX | {"pattern": "(((("}, "line 1: pattern: is no regular expression "),
-        (
-            CHOICE | {"answer": "C"},
-            "line 1: 'answer' must be a letter from A to B, or the number of a choice from 0 on",
-        ),
-        (CHOICE | {"choices": ["3"]}, "line 1: 'choices' must be a list of 2 to 10 texts, got "),
-        # no file names code: only the command line does
-        (EXACT | {"grading": "os:system"}, "line 1: grading: unknown name 'os:system'"),
+        ({"answer": "C"}, "line 1: 'answer' must be a letter from A to B, or the number of a choice from 0 on"),
+        ({"answer": 2}, "line 1: 'answer' must be a letter from A to B"),
+        ({"choices": None, "answer": "K"}, "line 1: 'answer' must be a letter from A to J"),
+        ({"choices": ["3"]}, "line 1: 'choices' must be 2 to 10, got 1"),
     ],
 )
-def test_rows_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+def test_a_choice_that_is_none_is_refused_with_its_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read_problems(write(tmp_path / "mine.jsonl", row))
+        load_benchmark(write(tmp_path / "mine.jsonl", CHOICE | changes), letters=True)
 
 
-def test_options_grade_rows_that_say_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.jsonl", {"problem": "a?", "answer": "b", "choices": ["x", "y"]}, EXACT)
-    assert [p.grading.kind for p in load_benchmark(path, grading=Grading("choice"))] == ["choice", "exact"]
-    assert load_benchmark(path, grading=Grading("choice"))[0].answer == "B"
-    assert {p.grading.pattern for p in load_benchmark("lab-easy", grading=Grading("regex", GSM8K))} == {GSM8K}
+def test_choices_are_asked_where_answers_are_letters(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", CHOICE, CHOICE | {"answer": "b"}, CHOICE | {"answer": [1, "A"]})
+    problems = load_benchmark(path, letters=True)
+    assert [one.answer for one in problems] == ["B", "B", ("B", "A")]
+    assert {one.question for one in problems} == {"2+2?\nA. 3\nB. 4"} and problems[0].rules.choices == ("3", "4")
+    plain = load_benchmark(path)  # a column of that name may be somebody else's
+    assert plain[0].question == "2+2?" and plain[0].answer == "1"
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    assert read_problems(tmp_path / "again.jsonl") == problems
 
 
 def test_a_row_may_have_several_right_answers(tmp_path: Path) -> None:
-    rows = ({"problem": "A root?", "answer": ["2", 3.5]}, MATH | {"answer": ["2"]}, CHOICE | {"answer": [1, "A"]})
-    several, one, letters = problems = read_problems(write(tmp_path / "mine.jsonl", *rows))
-    assert (several.answer, one.answer, letters.answer) == (("2", "3.5"), "2", ("B", "A"))
+    rows = ({"problem": "A root?", "answer": ["2", 3.5]}, MATH | {"answer": ["2"]})
+    several, one = problems = read_problems(write(tmp_path / "mine.jsonl", *rows))
+    assert (several.answer, one.answer, one.choices) == (("2", "3.5"), "2", ())
     (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
     assert [problem.answer for problem in read_problems(tmp_path / "again.jsonl")] == [p.answer for p in problems]
     assert fingerprint([several]) != fingerprint([replace(several, answer="2")])
@@ -102,30 +84,40 @@ def _engine(answers: Callable[[Request], str] | None) -> ScriptedEngine:
     return ScriptedEngine(answers, identity={"model": "m", "revision": None})
 
 
-def said(request: Request) -> str:
-    """What a model may say to the four rows above: the first two and the last right, the third without the pattern."""
-    problem = request.prompt.rpartition("Problem:\n")[2]
-    answers = {"Capital": "paris", "2+2": "The answer is (B).", "3+3": r"\boxed{6}", "1+1": r"\boxed{2}"}
-    return next(answer for start, answer in answers.items() if problem.startswith(start))
-
-
-def test_each_row_is_graded_its_own_way_and_choices_are_asked(
-    run_eval: Callable[..., Evaluated], tmp_path: Path
+@pytest.mark.parametrize(
+    ("options", "row", "answer", "says"),
+    [
+        ({"grading": "choice"}, CHOICE, "The answer is (B).", "choice"),
+        ({"grading": "exact"}, {"problem": "Capital?", "answer": "Paris"}, "Paris", "exact"),
+        ({"pattern": GSM8K}, {"problem": "3+3?", "answer": 6}, "So\n#### 6", f"regex {GSM8K!r} compared as math"),
+        ({}, {"problem": "A root?", "answer": ["2", "3"]}, r"\boxed{3}", ""),
+    ],
+)
+def test_how_answers_are_graded_is_said_once(
+    run_eval: Callable[..., Evaluated],
+    tmp_path: Path,
+    options: dict[str, str],
+    row: dict[str, Any],
+    answer: str,
+    says: str,
 ) -> None:
     prompts = []
 
     def keep(request: Request) -> str:
         prompts.append(request.prompt)
-        return said(request)
+        return answer if request.sampling.is_greedy else "none"
 
-    (score,) = run_eval(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH), keep).scores
-    assert [one.correct for one in sorted(score.per_problem, key=lambda one: one.problem)] == [2, 2, 0, 2]
-    assert score.statuses == {"correct": 6, "no_answer": 2}
-    assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
-    by = score.grader
-    assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
+    (score,) = run_eval(write(tmp_path / "mine.jsonl", row), keep, **options).scores
+    assert score.greedy is not None and score.greedy.value == 1 and score.average.value == 0
+    assert all(("A. 3\nB. 4\n" in prompt) == (row is CHOICE) for prompt in prompts)
+    assert score.grader.grading == says
+
+
+def test_the_lenient_grader_says_what_it_ignores(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", MATH | {"unit": "m"})
+    run_eval(path, lambda request: r"\boxed{2}")
     for _ in range(2):  # graded anew, then read
-        lenient = run_eval(tmp_path / "mine.jsonl", None, grader="qwen").scores[0].grader
+        lenient = run_eval(path, None, grader="qwen").scores[0].grader
         assert (lenient.kind, lenient.ignored_rules) == ("qwen", ("unit",))
 
 
@@ -164,7 +156,7 @@ def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.jsonl", EXACT, CHOICE)
+    path = write(tmp_path / "mine.jsonl", {"problem": "Capital?", "answer": "Paris"}, MATH | {"answer": "B"})
     (score,) = run_eval(path, lambda request: "Paris or B", grader="scorer_here:score").scores
     before = score.grader
     assert before.kind == "scorer_here:score" and len(before.version) == 12 and before.grading == ""

@@ -69,7 +69,7 @@ def test_from_problems_to_scores(run_eval: Callable[..., Evaluated], benchmark: 
     assert {grade["status"] for grade in grades} == {"correct", "wrong"}
     assert json.loads((folder / "scores.json").read_text())["grader"]["kind"] == "strict"
     settings = json.loads((folder / "settings.json").read_text())
-    assert settings["details"]["source"] == str(benchmark) and settings["problems"]["count"] == 6
+    assert settings["problems"]["count"] == 6
     assert load_run(tmp_path / "run") == list(evaluated.scores)
 
 
@@ -78,19 +78,10 @@ def test_greedy_alone_may_grow_into_samples(run_eval: Callable[..., Evaluated], 
     assert greedy.grader.kind == "qwen" and greedy.samples == 0 and greedy.average is None and greedy.greedy is not None
     (grown,) = run_eval(samples=2).scores
     assert grown.samples == 2 and len(samples_of(tmp_path / "run")) == 18
-    with pytest.raises(RunError, match=r"samples: was 2, now 1 \(a record never shrinks"):
-        run_eval(samples=1)
+    (part,) = run_eval(samples=1).scores
+    assert part.samples == 1 and len(samples_of(tmp_path / "run")) == 18
     with pytest.raises(RunError, match=r"sampling\.temperature: was 1\.0, now 0\.7; seed: was 0, now 3"):
         run_eval(samples=2, temperature=0.7, seed=3)
-
-
-def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
-    (first,) = run_eval(samples=2, max_tokens=9).scores
-    for named in (str(benchmark), benchmark, [str(benchmark)]):
-        again = evaluate_model("m", named, out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
-        assert again.scores == (first,)
-    with pytest.raises(TypeError, match="smaples"):
-        evaluate_model("m", str(benchmark), smaples=4)  # type: ignore[call-arg]
 
 
 def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
@@ -134,6 +125,20 @@ class Refusing(ScriptedEngine):
     def check(self, requests: Any) -> None:
         if any(request.sampling.max_tokens > 100 for request in requests):
             raise EngineError("too long", field="max_tokens", hint="use at most 100")
+
+
+def test_other_texts_under_a_known_id_are_refused(
+    recorded: Evaluated, run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path
+) -> None:
+    rows, engine = [dict(row) for row in PROBLEMS], ScriptedEngine(able, identity=KNOWN)
+    rows[1]["answer"] = "5"  # a corrected gold changes the scores, and no text
+    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (score,) = run_eval(engine).scores
+    assert engine.requests == [] and score.greedy is not None and score.greedy.value == 5 / 6
+    rows[1]["problem"] = "What is 3+3?"
+    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(RunError, match="of 'sum-2' answers another prompt"):
+        run_eval(engine)
 
 
 def test_a_refusal_leaves_nothing_behind(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
@@ -194,8 +199,7 @@ def test_nothing_is_graded_where_nothing_is_new(
         assert (folder / "scores.json").read_bytes() == whole
     samples = (folder / "samples.jsonl").read_text()
     (folder / "samples.jsonl").write_text(samples.replace("boxed{2}", "boxed{3}"))
-    with pytest.raises(RunError, match="has changed since it was graded, and was only ever added to"):
-        run_eval(engine, samples=10)
+    assert run_eval(engine, samples=10).scores != grown.scores and len(graded) == 4 * 66  # of other texts
 
 
 # ---- what else is asked

@@ -139,9 +139,9 @@ def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("tokens", "new", "says"),
     [
-        ((1, 262), 2, "has a token 262, but the model knows 262"),
-        ((), 2, "the prompt of request 0 has no tokens"),
-        ((1, 2), 255, "max_tokens: 255 new tokens after the longest prompt, of 2, exceed .* 256 .*; use at most 254"),
+        ((1, 262), 2, "prompt 0 has no tokens, or one beyond the 262 that the model knows"),
+        ((), 2, "prompt 0 has no tokens"),
+        ((1, 2), 255, "max_tokens: 255 new tokens after a prompt of 2 exceed .* 256 .*; use at most 254"),
     ],
 )
 def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> None:

@@ -151,7 +151,7 @@ def evaluate(settings: EvalSettings) -> Output:
     \b
     Examples:
       trimsft eval runs/trim -b math500 -b gsm8k --temperatures 0.6
-      trimsft eval ./model -b problems.jsonl --problem-column question
+      trimsft eval ./model -b problems.jsonl
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
@@ -169,7 +169,7 @@ def evaluate(settings: EvalSettings) -> Output:
             settings,
             on_load=lambda names: note(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
             on_start=start,
-            on_progress=lambda name, now: show(name, now.done, now.total, text=now.line()),
+            on_progress=lambda name, done, total, text: show(name, done, total, text=text),
         )
     note(f"recorded in {settings.run.eval_dir}")
     return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])

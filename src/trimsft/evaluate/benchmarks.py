@@ -1,41 +1,35 @@
 r"""Benchmarks: where problems come from.
 
-A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; those of the lab are made
-on the spot; any other file of JSON Lines is a benchmark too:
+A published one is read from the hub, or from `<name>.jsonl` in a folder; any other file of JSON Lines is one, too:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
     {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
 
-A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
-and `tolerance` (relative). What is no boxed mathematics says so in `grading`, and then these fields are read too:
+A row may have `is_multiple_answer`, `error` (absolute), `tolerance` (relative) and `unit`, which are for its grading.
+Where answers are letters, `choices` are asked under the problem:
 
-    {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": true}
-    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice"}
-    {"problem": "2+2?", "answer": "4", "grading": "regex", "pattern": "#### (\\d+)", "compare": "exact"}
+    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B"}
 
 Other fields do not matter. No field of a file names code.
-
-problems = load_benchmark("math500")
-problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
-problems = load_benchmark("my/problems.jsonl")
 """
 
 import hashlib
 import json
-import math
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from trimsft.data.load import is_text, read_records
-from trimsft.errors import DataError, UsageError, one_line
-from trimsft.grading import Grading, Rules
+from trimsft.data.load import read_records
+from trimsft.errors import DataError, RunError, one_line
+from trimsft.grading import Rules
 from trimsft.grading.rules import LETTERS
 from trimsft.lab.task import ALL_TIERS, benchmark
 from trimsft.models import asking_hub
 from trimsft.options import unknown_name
+from trimsft.runs.parsing import checked
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
@@ -51,7 +45,6 @@ class Problem:
     tolerance: float | None = None
     absolute: float | None = None
     unit: str | None = None
-    grading: Grading = field(default=Grading(), compare=False)  # no part of what was asked
     choices: tuple[str, ...] = ()
 
     @property
@@ -62,14 +55,14 @@ class Problem:
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.multiple, self.tolerance, self.absolute, self.unit, self.grading, self.choices)
+        """Return them for boxed mathematics."""
+        return Rules(self.multiple, self.tolerance, self.absolute, self.unit, choices=self.choices)
 
 
 def benchmark_name(name_or_path: str | Path) -> str:
     """Return what a benchmark is called in a run directory: its name, or the file's without the ending."""
     whole = Path(name_or_path).name
-    suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
-    name = whole[: len(whole) - len(suffix)] or whole
+    name = re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", whole, flags=re.IGNORECASE)
     if not name.strip("."):  # a folder's name for itself, or for the one above it
         hint = "rename the file"
         raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
@@ -93,10 +86,6 @@ class Benchmark:
     """Field of `Problem` -> column on the hub, where the names differ."""
     read_answer: Callable[[Any], str] = str  # the final answer in what the hub's column holds
     tolerance: float | None = None  # relative tolerance of its numbers, where a row says nothing
-
-    @property
-    def source(self) -> str:
-        return f"{self.hub}{f'/{self.config}' if self.config else ''} ({self.split}) at {self.revision}"
 
 
 def _as_integer(value: Any) -> str:
@@ -167,69 +156,42 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def load_benchmark(
-    name_or_path: str | Path,
-    data_dir: str | Path | None = None,
-    limit: int | None = None,
-    grading: Grading | None = None,
-    columns: Mapping[str, str] | None = None,
+    name_or_path: str | Path, data_dir: str | Path | None = None, limit: int | None = None, *, letters: bool = False
 ) -> list[Problem]:
     """Load the problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
 
-    `grading` is that of rows that say nothing of it; `columns` are what a file calls `problem` and `answer`.
+    `letters`: answers are letters, and choices are asked; elsewhere a column of that name is somebody else's.
     """
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
-    if columns and path is None:
-        one, column = next(iter(columns.items()))
-        problem = f"has no effect on {name}, whose columns are known"
-        raise UsageError(problem, field=f"{one}_column", value=column, hint="remove it")
     if path is not None:
-        problems = read_problems(path, grading, columns)
+        problems = read_problems(path, letters=letters)
     elif name in ALL_TIERS:
-        problems = [Problem(p.id, p.problem, p.answer, grading=grading or Grading()) for p in benchmark(name)]
+        problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(name, grading)
+        problems = _load_from_hub(name, letters)
     published = BENCHMARKS.get(benchmark_name(name))
-    if published is not None and published.tolerance is not None:
-        problems = [
-            replace(p, tolerance=p.tolerance or published.tolerance) if p.grading.is_mathematics else p
-            for p in problems
-        ]
-    return problems[:limit]
-
-
-def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None) -> str:
-    """Describe where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
-    path, name = find_file(name_or_path, data_dir), str(name_or_path)
-    if path is not None:
-        return str(path)
-    return "the lab" if name in ALL_TIERS else BENCHMARKS[name].source
+    tolerance = None if published is None else published.tolerance
+    asked = [one if letters else replace(one, choices=()) for one in problems[:limit]]
+    return [replace(one, tolerance=one.tolerance or tolerance) for one in asked]
 
 
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
-    name = str(name_or_path)
-    path, is_known = Path(name).expanduser(), name in BENCHMARKS or name in ALL_TIERS
-    if name.lower().endswith(SUFFIXES) or (not is_known and path.is_file()):
-        if not path.is_file():
-            raise DataError(f"no such file: {name!r}", field="benchmarks")
-        return path
-    if data_dir is not None and name not in ALL_TIERS:
-        folder = Path(data_dir).expanduser()
-        for suffix in SUFFIXES:
-            if (folder / f"{name}{suffix}").is_file():
-                return folder / f"{name}{suffix}"
-        there = sorted(benchmark_name(file) for file in folder.glob("*.jsonl*"))
-        hint = f"it holds {', '.join(there) or 'no .jsonl file'}; without it, the hub is asked"
-        raise DataError(f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=hint)
-    if not is_known:
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
+    is_known, is_file, field = name in BENCHMARKS or name in ALL_TIERS, name.lower().endswith(SUFFIXES), "benchmarks"
+    if not is_file and data_dir is not None and name not in ALL_TIERS:
+        path, is_file, field = Path(data_dir).expanduser() / f"{name}.jsonl", True, "data_dir"
+    if is_file and not path.is_file():
+        raise DataError(f"no such file: {str(path)!r}", field=field)
+    if not is_file and not is_known:
         raise unknown_name("benchmarks", name, [*BENCHMARKS, *ALL_TIERS, "the path of a .jsonl file"])
-    return None
+    return path if is_file else None
 
 
 # ---- the hub
 
 
-def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
+def _load_from_hub(name: str, letters: bool) -> list[Problem]:
     import datasets
 
     source = BENCHMARKS[name]
@@ -238,15 +200,15 @@ def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
             rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
         raise DataError(
-            f"cannot load {name!r} from the hub, {source.source}: {one_line(error).rstrip('.')}",
+            f"cannot load {name!r} from the hub, {source.hub} at {source.revision}: {one_line(error).rstrip('.')}",
             field="benchmarks",
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
-    return with_distinct_ids(from_hub(name, row, number, grading) for number, row in enumerate(rows))
+    return with_distinct_ids(from_hub(name, row, number, letters) for number, row in enumerate(rows))
 
 
-def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | None = None) -> Problem:
+def from_hub(name: str, row: Mapping[str, Any], number: int, letters: bool = False) -> Problem:
     """Return a row of a published benchmark as a problem."""
     published = BENCHMARKS[name]
     place = f"{published.hub}, row {number}"
@@ -256,29 +218,16 @@ def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | 
             renamed["answer"] = published.read_answer(renamed["answer"])
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return as_problem(renamed, place, f"{name}-{number}", grading)
+    return as_problem(renamed, place, f"{name}-{number}", letters)
 
 
 # ---- files of problems
 
 
-def read_problems(
-    path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
-) -> list[Problem]:
-    """Read the problems of a file, mostly of JSON Lines; an error names the line.
-
-    `grading` is that of rows that say nothing of it; `columns` are what the file calls `problem` and `answer`.
-    """
-    name, problems = benchmark_name(path), []
-    for number, row in read_records(path):
-        place = f"{path}, line {number}"
-        for field_name, column in (columns or {}).items():
-            if column not in row:
-                problem = f"{place}: there is no column {column!r}; it has {_names_of(row)}"
-                raise DataError(problem, field=f"{field_name}_column")
-        row |= {field_name: row[column] for field_name, column in (columns or {}).items()}
-        problems.append(as_problem(row, place, f"{name}-{number}", grading))
-    return with_distinct_ids(problems)
+def read_problems(path: Path, *, letters: bool = False) -> list[Problem]:
+    """Read the problems of a file of JSON Lines."""
+    name, rows = benchmark_name(path), read_records(path)
+    return with_distinct_ids(as_problem(row, f"{path}, line {at}", f"{name}-{at}", letters) for at, row in rows)
 
 
 def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
@@ -293,124 +242,85 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
     return list(known.values())
 
 
-def write_problems(problems: Iterable[Problem], *, with_grading: bool = True) -> bytes:
-    """Return JSON Lines that `read_problems` reads back; without gradings, only what is asked."""
+def write_problems(problems: Iterable[Problem]) -> bytes:
+    """Return JSON Lines that `read_problems` reads back."""
+    in_rows = {"multiple": "is_multiple_answer", "absolute": "error"}
     lines = []
     for problem in problems:
-        row = {
-            "id": problem.id,
-            "problem": problem.problem,
-            "answer": problem.answer,
-            "is_multiple_answer": problem.multiple or None,
-            "tolerance": problem.tolerance,
-            "error": problem.absolute,
-            "unit": problem.unit,
-            "choices": list(problem.choices) or None,
+        given = {
+            name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False
         }
-        grading = problem.grading
-        if with_grading and (grading != Grading() or problem.choices):
-            row |= {"grading": grading.kind, "pattern": grading.pattern, "ignore_case": grading.ignore_case or None}
-            row |= {"compare": grading.compare} if grading.kind == "regex" else {}
-        lines.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
+        lines.append(json.dumps({in_rows.get(name, name): value for name, value in given.items()}) + "\n")
     return "".join(lines).encode()
 
 
-def fingerprint(problems: Iterable[Problem], *, with_grading: bool = False) -> str:
-    """Return the SHA-256 of what is asked, in order: problems, answers, what belongs to them, and their gradings."""
-    return hashlib.sha256(write_problems(problems, with_grading=with_grading)).hexdigest()
-
-
-def describe_gradings(problems: Iterable[Problem]) -> str:
-    """Describe how answers are graded; empty where all are boxed mathematics."""
-    texts = sorted({str(problem.grading) for problem in problems})
-    return "" if texts == ["math"] else " and ".join(texts)
+def fingerprint(problems: Iterable[Problem]) -> str:
+    """Return the SHA-256 of what is asked, in order: problems, answers, and what belongs to them."""
+    return hashlib.sha256(write_problems(problems)).hexdigest()
 
 
 # ---- rows
 
-
-def _is_answer(value: Any) -> bool:
-    return math.isfinite(value) if isinstance(value, float) else type(value) is int or is_text(value)
+_Text = str | int | float
 
 
-def _is_share(value: Any) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A line of a file of problems."""
+
+    __pydantic_config__: ClassVar = {"allow_inf_nan": False}
+
+    problem: str
+    answer: _Text | list[_Text]
+    id: str | int | None = None
+    is_multiple_answer: bool = False
+    tolerance: float | None = None
+    error: float | str | None = None  # OlympiadBench writes it as a text
+    unit: str | None = None
+    choices: Any = None
+
+
+def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: bool = False) -> Problem:
+    """Return a row as a problem; `letters` says that its answers are letters of choices."""
+    values = {one.name: row.get(one.name) for one in fields(_Row)}
+    known = json.dumps({name: value for name, value in values.items() if value != [] and not _is_blank(value)})
     try:
-        return 0 < float(value) < 1  # OlympiadBench writes it as a text
-    except (TypeError, ValueError, OverflowError):
-        return False
+        read = checked(_Row, known, where=place, is_json=True)  # which takes no number for a text
+        choices = tuple(str(one).strip() for one in read.choices) if isinstance(read.choices, list) else ()
+        if letters and choices and not 2 <= len(choices) <= len(LETTERS):
+            raise ValueError(f"'choices' must be 2 to {len(LETTERS)}, got {len(choices)}")
+        answers = read.answer if isinstance(read.answer, list) else [read.answer]
+        texts = tuple(_letter(answer, choices) if letters else str(answer).strip() for answer in answers)
+        if not all(texts):
+            raise ValueError("an answer is blank")
+        problem = Problem(
+            id=str(default_id if read.id is None else read.id),
+            problem=read.problem,
+            answer=texts[0] if len(texts) == 1 else texts,
+            multiple=read.is_multiple_answer,
+            tolerance=read.tolerance,
+            absolute=None if read.error is None else float(read.error),
+            unit=read.unit,
+            choices=choices,
+        )
+        _ = problem.rules  # refuses tolerances that are none
+    except RunError as error:
+        raise DataError(f"{error.problem}; the row has {', '.join(map(reprlib.repr, list(row)[:20]))}") from error
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from error
+    return problem
 
 
-def _are_answers(value: Any, least: int = 1, most: int = 10**6) -> bool:
-    return isinstance(value, list) and least <= len(value) <= most and all(map(_is_answer, value))
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
-_TEXT, _FLAG, _SHARE = ("a text", is_text), ("true or false", lambda value: isinstance(value, bool)), "between 0 and 1"
-_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "problem": _TEXT,
-    "answer": ("a text or a number, or a list of such", lambda value: _is_answer(value) or _are_answers(value)),
-    "id": ("a text or an integer", lambda value: is_text(value) or type(value) is int),
-    "is_multiple_answer": _FLAG,
-    **dict.fromkeys(("tolerance", "error"), (f"a number {_SHARE}, or absent", _is_share)),
-    "unit": _TEXT,
-    "choices": (f"a list of 2 to {len(LETTERS)} texts", lambda value: _are_answers(value, 2, len(LETTERS))),
-    **dict.fromkeys(("grading", "pattern", "compare"), _TEXT),
-    "ignore_case": _FLAG,
-}
-_OF_GRADING = ("choices", "grading", "pattern", "compare", "ignore_case")
-"""Fields that count where something says how a row is graded; elsewhere a column of such a name is somebody else's."""
-
-
-def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
-    """Return a row as a problem; `grading` is how it is graded where it does not say so itself."""
-    values = {name: value for name, value in row.items() if name in _FIELDS and value is not None and value != ""}
-    for name in ("problem", "answer"):
-        if name not in values:
-            lacking = f"{place}: no field {name!r}; it has {_names_of(row)}"
-            raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
-    if "grading" not in values and grading is None:
-        values = {name: value for name, value in values.items() if name not in _OF_GRADING}
-    for name, value in values.items():
-        what, is_right = _FIELDS[name]
-        if not is_right(value):
-            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
-    if "grading" in values:
-        how = {name: values[name] for name in ("pattern", "compare", "ignore_case") if name in values}
-        try:
-            grading = Grading(values["grading"], **how)
-        except UsageError as error:
-            raise DataError(f"{place}: {error}") from error
-    grading = grading or Grading()
-    for name in ("is_multiple_answer", "tolerance", "error", "unit"):
-        if values.get(name) and not grading.is_mathematics:
-            raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
-    answers = values["answer"] if isinstance(values["answer"], list) else [values["answer"]]
-    choices = tuple(str(choice).strip() for choice in values.get("choices", ()))
-    if grading.kind == "choice":
-        answers = [_letter(answer, choices, place) for answer in answers]
-    texts = tuple(str(answer).strip() for answer in answers)
-    return Problem(
-        id=str(values.get("id", default_id)),
-        problem=values["problem"],
-        answer=texts[0] if len(texts) == 1 else texts,
-        multiple=values.get("is_multiple_answer", False),
-        tolerance=float(values["tolerance"]) if "tolerance" in values else None,
-        absolute=float(values["error"]) if "error" in values else None,
-        unit=values.get("unit"),
-        grading=grading,
-        choices=choices,
-    )
-
-
-def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
+def _letter(answer: _Text, choices: Sequence[str]) -> str:
     """Return the letter of the right choice; MMLU gives its number, from 0 on."""
     letters = LETTERS[: len(choices)] if choices else LETTERS
     is_number = isinstance(answer, int) and 0 <= answer < len(choices)
-    letter = letters[answer] if is_number else str(answer).strip().upper()
+    letter = letters[int(answer)] if is_number else str(answer).strip().upper()
     if len(letter) != 1 or letter not in letters:
         right = f"a letter from A to {letters[-1]}, or the number of a choice from 0 on"
-        raise DataError(f"{place}: 'answer' must be {right}, got {reprlib.repr(answer)}")
+        raise ValueError(f"'answer' must be {right}, got {reprlib.repr(answer)}")
     return letter
-
-
-def _names_of(row: Mapping[str, Any]) -> str:
-    return ", ".join(map(reprlib.repr, list(row)[:20]))

@@ -4,9 +4,8 @@
     comparisons[0].difference                                          # candidate - baseline, with its interval
     comparisons[0].significant                                         # a small p-value and an interval without 0
 
-The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference. Were the two
-runs equally good, each problem's difference could as well have had the other sign: the p-value of the sign-flip test is
-the share of all sign patterns, or of 20,000 drawn ones, whose sum is at least as far from 0 as the one observed.
+The comparison is paired: what makes a problem hard is common to both runs. Were they equally good, each problem's
+difference could as well have the other sign: p is the share of sign patterns whose sum is as far from 0.
 
     >>> sign_flip([0.5, 0.25, 0.25, 1.0, 0.0])      # all four changes point up: 2 of 16 sign patterns are as extreme
     0.125
@@ -69,9 +68,9 @@ def compare_runs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Compare every candidate with the baseline by each metric, on every benchmark and on their mean if there are more.
+    """Compare every candidate with the baseline by each metric, on every benchmark and on their mean.
 
-    Holm's correction covers all of them, so that the more is tested, the less is called significant.
+    Holm's correction covers all of them.
     """
     reference, tables = by_benchmark(baseline), {run: by_benchmark(scores) for run, scores in candidates.items()}
     for table in tables.values():
@@ -79,22 +78,19 @@ def compare_runs(
     benchmarks = sorted(reference)
     places = {one: [one] for one in benchmarks} | ({AVERAGE: benchmarks} if len(benchmarks) > 1 else {})
     columns = list(itertools.product(metrics, tables))
-    differences = {}
+    bounds, differences = [difference_bounds(metric) for metric, _ in columns], {}
     for place, within in places.items() if columns else ():  # on the same resamples, which are the dear part
-        strata = [
-            np.stack(
-                [tables[run][one].values(metric) - reference[one].values(metric) for metric, run in columns], axis=1
-            )
+        changes = (
+            [tables[run][one].values(metric) - reference[one].values(metric) for metric, run in columns]
             for one in within
-        ]
-        bounds = [difference_bounds(metric) for metric, _ in columns]
+        )
+        strata = [np.stack(columns_of, axis=1) for columns_of in changes]
         differences[place] = iter(mean_intervals(strata, bounds, resamples=resamples, seed=seed))
     compared = []
     for metric, run in columns:
         for place, within in places.items():
             pairs = [(reference[one], tables[run][one]) for one in within]
-            difference = next(differences[place])
-            compared.append(_compare_pairs(difference, pairs, place, metric, names=(name, run), seed=seed))
+            compared.append(_compare_pairs(next(differences[place]), pairs, place, metric, (name, run), seed))
     return correct_for_many(compared)
 
 
@@ -103,7 +99,7 @@ def compare_at_equal_accuracy(
 ) -> list[Comparison]:
     """Compare diversity and calibration on the problems of which both runs have as many right samples.
 
-    Whoever is right more often agrees with itself more often, too: elsewhere both would only repeat the accuracy.
+    Elsewhere both would only repeat the accuracy.
     """
     reference, compared = by_benchmark(baseline), list[Comparison]()
     for run, scores in candidates.items():
@@ -125,20 +121,20 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _compare_pairs(
-    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, *, names: tuple[str, str], seed: int
+    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, names: tuple[str, str], seed: int
 ) -> Comparison:
     values = [(a.values(metric), b.values(metric)) for a, b in pairs]
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     p_value = sign_flip(weighed, seed=seed)
-    better, worse = list[str](), list[str]()  # problems on the other side of one half
-    for (a, _), (befores, afters) in zip(pairs, values, strict=True):
-        for problem, old, new in zip(a.per_problem, befores, afters, strict=True):
-            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier"):
-                (better if new > old else worse).append(f"{a.benchmark}/{problem.problem}")
+    changes = [
+        (new - old, f"{a.benchmark}/{problem.problem}")
+        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
+        for problem, old, new in zip(a.per_problem, befores, afters, strict=True)
+        if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier")
+    ]
     return Comparison(
-        baseline=names[0],
-        candidate=names[1],
+        *names,
         benchmark=place,
         metric=metric,
         problems=len(weighed),
@@ -147,8 +143,8 @@ def _compare_pairs(
         difference=difference,
         p_value=p_value,
         p_holm=p_value,
-        better=tuple(better),
-        worse=tuple(worse),
+        better=tuple(problem for change, problem in changes if change > 0),
+        worse=tuple(problem for change, problem in changes if change < 0),
     )
 
 
@@ -156,7 +152,7 @@ def _compare_pairs(
 
 
 def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed: int = 0) -> float:
-    """Return the two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
+    """Return the two-sided p-value of differences being as likely negative as positive.
 
     Up to 16 differences that are not 0 are enumerated; of more, `draws` patterns are drawn, and p is
     (1 + hits) / (1 + draws).
@@ -178,7 +174,7 @@ def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
+    """Return Holm's step-down correction for all of them."""
     if any(not 0 <= p <= 1 for p in p_values):
         raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
     order = np.argsort(p_values, kind="stable")

@@ -1,7 +1,7 @@
 """Counts over the samples of one problem, and every metric that follows from them.
 
-Answers that say the same form a cluster; pass@k and majority@k average exactly over every way to choose k of the n
-samples that were drawn.
+Answers that say the same form a cluster; pass@k averages exactly over every way to choose k of the n samples that were
+drawn.
 
     >>> cluster(["1/2", "0.5", None, "3", "1/2"], lambda a, b: {a, b} == {"1/2", "0.5"})
     [0, 0, None, 1, 0]
@@ -10,26 +10,20 @@ samples that were drawn.
     >>> majority_at_k([0, 0, 1, None], k=2, correct={0: True, 1: False})  # 6 pairs: 3 won, 2 tied, 1 lost
     0.6666666666666666
 
-Metrics, by name: average, pass@k and majority@k for k up to the number of samples, all_right (share of problems with
-all samples right), diversity (entropy of the votes, as a share of the largest), brier (squared error of the winner's
-share of the samples as its chance of being right), greedy, T=0.6 (the average at a further temperature), no_answer,
-truncated (shares of the samples), tokens (mean length).
+Metrics are known by name, see `metric_names`; docs/evaluation.md says what they are.
 """
 
 import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimsft.errors import UsageError
 from trimsft.intervals import Array, Bounds
 
-MOST_SAMPLES = 1000
-"""Samples of a problem: the number of ways to choose among more does not fit a float64, so votes cannot be counted."""
 GREEDY = -1
 """The number of the greedy sample of a problem."""
 
@@ -41,10 +35,9 @@ Equivalent = Callable[[str, str], bool]
 def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int | None]:
     """Return the cluster of each answer, 0 for the one of the most frequent answer; None abstains.
 
-    Equivalence of mathematical answers is neither symmetric nor transitive in practice, so the result must not depend
-    on the order of comparisons. Distinct answers are taken from the most to the least frequent, equally frequent ones
-    by their text; each joins the first cluster whose representative, the answer that opened it, agrees with it in both
-    directions.
+    Equivalence of answers is neither symmetric nor transitive in practice, so the result must not depend on the order
+    of samples. Distinct answers are taken from the most to the least frequent, then by their text; each joins the first
+    cluster whose first answer agrees with it in both directions.
     """
     opened: list[str] = []
     joined: dict[str, int] = {}
@@ -57,7 +50,7 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 
 
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
-    """Return the answer that each cluster stands for: its most frequent text, the first in text order among equals."""
+    """Return the answer that each cluster stands for: its most frequent text."""
     cluster_of = dict(zip(answers, clusters, strict=True))
     first: dict[int | None, str] = {}
     for text in _by_frequency(answers):
@@ -73,6 +66,7 @@ def _by_frequency(answers: Sequence[str | None]) -> list[str]:
 # ---- pass@k and majority@k
 
 
+@functools.lru_cache(maxsize=16_384)
 def pass_at_k(n: int, correct: int, k: int) -> float:
     """Return the chance that k of n samples, `correct` of them right, hold a right one: 1 - C(n-c, k) / C(n, k)."""
     if not (0 <= correct <= n and 1 <= k <= n):
@@ -82,14 +76,6 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     return (every - math.comb(n - correct, k)) / every
 
 
-@functools.lru_cache(maxsize=16_384)
-def pass_curve(correct: int, n: int) -> Array:
-    """Return pass@k for k = 1 to n."""
-    curve = np.array([pass_at_k(n, correct, k) for k in range(1, n + 1)])
-    curve.setflags(write=False)  # it is cached
-    return curve
-
-
 def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[int, bool]) -> float:
     """Return the chance that the vote of k of these samples elects a correct cluster.
 
@@ -97,70 +83,53 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
         clusters: the vote of each sample, as `cluster` gives it; None abstains.
         correct: whether the answer of each cluster is right.
 
-    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. Clusters are
-    those of all n samples: a subset is not clustered anew.
+    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. For each number
+    of votes that wins, subsets are counted by size, winners, and correct winners, which grow cluster by cluster.
     """
     if not 1 <= k <= len(clusters):
         raise ValueError(f"k: must be from 1 to n = {len(clusters)}, got {k}")
-    sizes: dict[bool, list[int]] = {True: [], False: []}
-    for number, size in Counter(number for number in clusters if number is not None).items():
-        sizes[correct[number]].append(size)
-    return float(majority_curve(tuple(sorted(sizes[True])), tuple(sorted(sizes[False])), len(clusters))[k - 1])
+    won = 0.0
+    for top in range(1, k + 1):
+        ways = Counter({(0, 0, 0): 1})
+        for number, size in Counter(clusters).items():
+            grown, is_right = Counter[tuple[int, int, int]](), number is not None and correct[number]
+            for (votes, tied, right), count in ways.items():
+                for more in range(min(size, k - votes, k if number is None else top) + 1):
+                    wins = number is not None and more == top
+                    key = (votes + more, tied + wins, right + (wins and is_right))
+                    grown[key] += count * math.comb(size, more)
+            ways = grown
+        won += sum(count * right / tied for (votes, tied, right), count in ways.items() if tied and votes == k)
+    return won / math.comb(len(clusters), k)
 
 
-@functools.lru_cache(maxsize=16_384)
-def majority_curve(right: tuple[int, ...], wrong: tuple[int, ...], n: int) -> Array:
-    """Return majority@k for k = 1 to n, from the sizes of the right and the wrong clusters; the other samples abstain.
+def majority(right: Sequence[int], wrong: Sequence[int]) -> float:
+    """Return whether the vote of all samples is right, from the sizes of the right and the wrong clusters.
 
-    The winners' number of votes, `top`, is fixed in turn. `ways[k, j]` counts the k-subsets in which no cluster has
-    more votes and j clusters have as many; `credit[k, j]` adds up the right ones among those j. Both grow by one
-    cluster at a time. All terms are positive, so float64 keeps 13 digits or more.
+    >>> majority((3, 2), (3,)), majority((), ())  # a tie scores the share of right clusters
+    (0.5, 0.0)
     """
-    abstaining = n - sum(right) - sum(wrong)
-    if n > MOST_SAMPLES or abstaining < 0:
-        raise ValueError(f"n: must be at most {MOST_SAMPLES} and no less than the votes, {n - abstaining}, got {n}")
-    won = np.zeros(n + 1)
-    for top in range(1, max(right + wrong, default=0) + 1):
-        most_tied = sum(size >= top for size in right + wrong)
-        ways, credit = np.zeros((n + 1, most_tied + 1)), np.zeros((n + 1, most_tied + 1))
-        ways[0, 0] = 1
-        for size, is_right in [(s, True) for s in right] + [(s, False) for s in wrong]:
-            credit = _with_cluster(credit, size, top)
-            if is_right and size >= top:
-                credit[top:, 1:] += math.comb(size, top) * ways[: n + 1 - top, :-1]
-            ways = _with_cluster(ways, size, top)
-        won += (credit[:, 1:] / np.arange(1, most_tied + 1)).sum(axis=1)
-    won = _with_cluster(won[:, None], abstaining, abstaining + 1)[:, 0]
-    # rounding may end a little above 1
-    curve: Array = np.minimum(won[1:] / [float(math.comb(n, k)) for k in range(1, n + 1)], 1.0)
-    curve.setflags(write=False)  # it is cached
-    return curve
-
-
-def _with_cluster(ways: Array, size: int, top: int) -> Array:
-    """Let `size` more samples join each k-subset with up to `top` votes; `top` of them make one more winner."""
-    grown = ways.copy()
-    for votes in range(1, min(size, top - 1) + 1):
-        grown[votes:] += math.comb(size, votes) * ways[:-votes]
-    if size >= top:
-        grown[top:, 1:] += math.comb(size, top) * ways[:-top, :-1]
-    return grown
+    top = max((*right, *wrong), default=0)
+    return right.count(top) / ((*right, *wrong).count(top) or 1)
 
 
 # ---- one problem
 
 
 @dataclass(frozen=True, slots=True)
-class SampleResult:
-    """One graded answer of a model."""
+class GradeLine:
+    """One graded answer of a model: a line of grades.jsonl."""
 
     problem: str  # id of the problem within its benchmark
     sample: int
     status: str  # how it was graded: correct, wrong, no_answer, truncated, timeout, unparsable
     answer: str | None  # what was extracted from the response; None abstains from the vote
-    tokens: int
-    truncated: bool  # whether generation ended at the length limit
-    temperature: float | None = None  # of a further temperature: reported on its own, never mixed with the samples
+    cluster: int | None = None
+    """Samples of a problem with the same one voted together; None: it abstains, is greedy, or of a further
+    temperature."""
+    temperature: float | None = None  # of a further one: never mixed with the samples
+    tokens: int = 0
+    truncated: bool = False  # whether generation ended at the length limit
 
     @property
     def correct(self) -> bool:
@@ -190,12 +159,13 @@ class ProblemScore:
     correct_at: dict[float, int] = field(default_factory=dict)
 
 
-def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equivalent) -> tuple[ProblemScore, list[Any]]:
-    """Count the answers of a problem; return the vote of each result, too, which is None for all but the samples.
+def summarize(
+    problem: str, results: Sequence[GradeLine], equivalent: Equivalent
+) -> tuple[ProblemScore, list[GradeLine]]:
+    """Count the answers of a problem; return them with the cluster of each sample, too.
 
-    Each cluster is graded by its representative, the most frequent text of it, since that is the answer that the vote
-    elects; so also where other members were graded differently, as happens because equivalence is not transitive.
-    Equal texts graded differently (a timeout) count as correct where one of them was.
+    Each cluster is graded by its most frequent text, which is the answer that the vote elects, also where others of it
+    were graded differently. Equal texts graded differently (a timeout) count as correct where one of them was.
     """
     sampled = [result for result in results if result.votes]
     answers = [sample.answer for sample in sampled]
@@ -219,7 +189,7 @@ def summarize(problem: str, results: Sequence[SampleResult], equivalent: Equival
         correct_at={at: sum(one.correct for one in results if one.temperature == at) for at in sorted(further)},
     )
     votes = iter(clusters)
-    return score, [next(votes) if one.votes else None for one in results]
+    return score, [replace(one, cluster=next(votes)) if one.votes else one for one in results]
 
 
 # ---- metrics by name
@@ -229,7 +199,7 @@ def metric_names(samples: int, *, greedy: bool, temperatures: Iterable[float] = 
     """List every metric that this many samples a problem allow."""
     if not samples:
         return ["greedy"]
-    votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in range(1, samples + 1)]
+    votes = [*(f"pass@{k}" for k in range(1, samples + 1)), f"majority@{samples}"]
     further = [f"T={temperature:g}" for temperature in temperatures]
     sampled = ["average", "all_right", "diversity", "brier", *votes]
     return [*sampled, *["greedy"] * greedy, *further, "no_answer", "truncated", "tokens"]
@@ -252,16 +222,16 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     temperatures = {f"T={at:g}": at for at in problems[0].correct_at}
     names = metric_names(samples, greedy=has_greedy, temperatures=temperatures.values())
     if metric not in names:
-        votes = f", pass@1 to pass@{samples}, majority@1 to majority@{samples}" if samples else ""
+        votes = f", pass@1 to pass@{samples}, majority@{samples}" if samples else ""
         hint = f"known: {', '.join(name for name in names if '@' not in name)}{votes}"
         raise UsageError(f"no {metric!r} with {samples} samples a problem", field="metric", hint=hint)
     kind, _, k = metric.partition("@")
 
     def of(p: ProblemScore) -> float:
         if kind == "pass":
-            return float(pass_curve(p.correct, p.samples)[int(k) - 1])
+            return pass_at_k(p.samples, p.correct, int(k))
         if kind == "majority":
-            return float(majority_curve(p.right, p.wrong, p.samples)[int(k) - 1])
+            return majority(p.right, p.wrong)
         if metric in temperatures:
             return p.correct_at[temperatures[metric]] / p.samples_at
         if metric == "diversity":
@@ -269,8 +239,7 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
             return abs(float((shares * np.log(shares)).sum())) / math.log(max(2, p.samples))
         if metric == "brier":  # of a tie what is expected
             confidence = max(p.right + p.wrong, default=0) / p.samples
-            right = float(majority_curve(p.right, p.wrong, p.samples)[-1])
-            return confidence**2 + (1 - 2 * confidence) * right
+            return confidence**2 + (1 - 2 * confidence) * majority(p.right, p.wrong)
         if metric in ("greedy", "all_right"):
             return float(p.greedy or 0) if metric == "greedy" else float(p.correct == p.samples)
         return float(getattr(p, "correct" if metric == "average" else metric) / p.samples)

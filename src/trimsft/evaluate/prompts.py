@@ -18,20 +18,13 @@ from trimsft.data.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
     PromptTemplate,
-    TemplateError,
     TextTemplate,
-    check_template_name,
     choose_for_family,
     choose_template,
     messages_of,
     resolve_template_name,
 )
 from trimsft.evaluate.engines import Sampling
-
-_SERVER_RENDERS = (
-    "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
-    "DeepSeek and Llama's base models means another template: name the folder of the model, or its tokenizer"
-)
 
 
 @dataclass(frozen=True)
@@ -75,34 +68,25 @@ def make_prompts(
     problems: Sequence[str], tokenizer: Any = None, *, template: str = "auto", system_prompt: str | None = None
 ) -> Prompts:
     """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
-    if not problems:
-        raise TemplateError("problems: there are none to make prompts of")
-    check_template_name(template)
     if tokenizer is None and template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
-        chats = (tuple(messages_of(problem, instruction)) for problem in problems)
-        why = (_SERVER_RENDERS,) if template == "auto" else ()
-        return Prompts("chat", tuple(Prompt("", messages=chat) for chat in chats), notes=why)
+        return Prompts("chat", tuple(Prompt("", messages=tuple(messages_of(one, instruction))) for one in problems))
     notes: tuple[str, ...] = ()
     if template == "auto":
         name, chosen, reason = choose_for_family(tokenizer, system_prompt)
         notes = (reason,)
     else:
         name, chosen = resolve_template_name(template, tokenizer), choose_template(template, tokenizer, system_prompt)
+    texts = chosen.render(problems)
     if tokenizer is None:
-        prompts = tuple(Prompt(text) for text in chosen.render(problems))
-        return Prompts(name, prompts, stop=(chosen.end,) if chosen.end else ())
-    prompts = tuple(
-        Prompt(text, tuple(ids), tuple(chosen.messages(problem)) if isinstance(chosen, ChatTemplate) else None)
-        for problem, text, ids in zip(
-            problems, chosen.render(problems), encode_prompts(problems, tokenizer, chosen), strict=True
-        )
-    )
-    return Prompts(name, prompts, *_ends(chosen, tokenizer), notes)
+        return Prompts(name, tuple(map(Prompt, texts)), stop=(chosen.end,) if chosen.end else ())
+    tokens = map(tuple, encode_prompts(problems, tokenizer, chosen))
+    chats = [tuple(chosen.messages(one)) if isinstance(chosen, ChatTemplate) else None for one in problems]
+    return Prompts(name, tuple(map(Prompt, texts, tokens, chats)), *_ends(chosen, tokenizer), notes)
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return texts and tokens that end an answer: eos, and the end of the turn, which is not the eos of base models."""
+    """Return texts and tokens that end an answer: eos, and the end of the turn."""
     tokens = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
     end = template.end
     if not end.strip():

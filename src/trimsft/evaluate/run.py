@@ -5,8 +5,8 @@ runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades
 evaluated = evaluate(EvalSettings(model="runs/trim", benchmarks=["math500"], samples=8))
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 
-Killed at any moment, the same call goes on: what is recorded is not generated again, and what was in flight comes out
-the same, because the seed of a sample depends on the evaluation's seed, the problem and the sample's number only.
+Killed at any moment, the same call goes on: what was in flight comes out the same, because the seed of a sample depends
+on the evaluation's seed, the problem, the sample's number and temperature only.
 """
 
 from __future__ import annotations
@@ -14,27 +14,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any
 
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import (
-    Problem,
-    benchmark_name,
-    describe_gradings,
-    describe_source,
-    fingerprint,
-    load_benchmark,
-)
+from trimsft.evaluate.benchmarks import Problem, benchmark_name, fingerprint, load_benchmark
 from trimsft.evaluate.engines import Engine, Request, identify_model, make_engine
-from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.metrics import GREEDY
 from trimsft.evaluate.prompts import Prompts, make_prompts
-from trimsft.evaluate.samples import Key, ProblemSet, Protocol, Sample, SampleRecord
-from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.evaluate.samples import Key, Protocol, Sample, SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore, grade_record
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.grading import Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
@@ -42,8 +34,6 @@ from trimsft.tables import Cell, Table, Tabular
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end it: a server that is gone does not come back for each of 4,000 requests."""
-SAMPLES_FOR_RATE = 8
-"""Samples before a time left is shown: many are generated at once, and the first ones come late."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +64,20 @@ def evaluate(
     *,
     on_load: Callable[[Sequence[str]], None] = lambda names: None,
     on_start: Callable[[str, Prompts], None] = lambda name, prompts: None,
-    on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
+    on_progress: Callable[[str, int, int, str], None] = lambda name, done, total, text: None,
 ) -> Evaluated:
     """Generate what is missing, grade and score, benchmark by benchmark.
 
-    Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
-    refused before anything is written. A record that holds all samples needs neither a model nor a server. `on_load`
-    gets the benchmarks that lack samples, `on_start` a benchmark and its prompts, `on_progress` every sample.
+    What is refused is refused before anything is written. A record that holds all samples needs neither a model nor a
+    server. `on_load` gets the benchmarks that lack samples.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
-    kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-    grader = Grader(kind=kind, scorer=scorer)
+    grader = Grader(kind="qwen" if settings.grader == "qwen" else "strict", scorer=scorer)
     evaluations, records, unfinished = dict[str, Evaluation](), dict[str, SampleRecord](), list[str]()
     for path in settings.benchmarks:
-        name, grading = benchmark_name(path), settings.grading_of_rows()
-        problems = load_benchmark(path, settings.data_dir, settings.limit, grading, settings.columns)
-        evaluations[name] = Evaluation(name, problems, settings, describe_source(path, settings.data_dir))
+        name, letters = benchmark_name(path), settings.rows_graded.kind == "choice"
+        problems = load_benchmark(path, settings.data_dir, settings.limit, letters=letters)
+        evaluations[name] = Evaluation(name, problems, settings)
         records[name] = SampleRecord(settings.run.eval_dir / name)
         if not _is_complete(records[name], evaluations[name]):
             unfinished.append(name)
@@ -100,7 +88,7 @@ def evaluate(
     for name in unfinished:  # all are checked before the first is generated
         evaluations[name] = one = replace(evaluations[name], prompts=_prompts(evaluations[name], engine))
         protocol = one.protocol(engine)
-        records[name].refuse_other(protocol, one.problems)
+        records[name].refuse_other(protocol)
         first = [key for key in protocol.keys(one.problems) if key.sample in (GREEDY, 0)]
         engine.check(list(one.requests(first).values()))
     scores = []
@@ -108,32 +96,30 @@ def evaluate(
         if one.prompts is not None:
             on_start(name, one.prompts)
             fill(records[name], one, engine, on_progress=partial(on_progress, name))
-        scores.append(grade_record(records[name], grader, one.problems))
+        scores.append(grade_record(records[name], grader, one.problems, settings.rows_graded))
     return Evaluated(settings.run, tuple(scores))
 
 
 def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
-    """Return whether every sample is recorded already; refuse settings that the record does not allow."""
-    if record.refuse_other(evaluation.protocol(), evaluation.problems):
+    """Return whether every sample of the model is recorded; refuse settings that the record does not allow.
+
+    Which model it is, is known without loading it as far as its files and the settings say.
+    """
+    settings = evaluation.settings
+    if record.refuse_other(evaluation.protocol()):
         return False
-    recorded = record.protocol()
-    is_same = _is_same_model(recorded.engine, evaluation.settings)
-    return is_same and not record.missing(recorded.keys(record.problems()))
-
-
-def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
-    """Return whether a record is of the model that the settings name, as far as its files and the settings say."""
     known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
+    known |= {} if settings.engine == "auto" else {"name": settings.engine}
     if settings.server is not None:
         known |= {"name": "server", "model": settings.model}
     else:
-        known |= {} if settings.engine == "auto" else {"name": settings.engine}
         try:
             known |= identify_model(find_weights(settings.model), settings.revision)
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
-    return known.items() <= recorded.items()
+    recorded = record.protocol()
+    return known.items() <= recorded.engine.items() and not record.missing(recorded.keys(evaluation.problems))
 
 
 def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
@@ -141,12 +127,7 @@ def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
     settings, problems, tokenizer = evaluation.settings, evaluation.problems, engine.tokenizer
     questions, system_prompt = [problem.question for problem in problems], settings.system_prompt
     prompts = make_prompts(questions, tokenizer, template=settings.template, system_prompt=system_prompt)
-    notes = [*prompts.notes, *engine.details.get("notes", ())]
-    if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
-        notes.append(f"graded by {graded_by}")
-    if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
-        looks = "the prompt asks for a boxed answer, but a pattern looks for it elsewhere"
-        notes.append(f"{looks}: --system-prompt asks otherwise")
+    notes = list(prompts.notes)
     with contextlib.suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
         if config is not None and tokenizer is not None and settings.template == "auto":
@@ -167,26 +148,22 @@ class Evaluation:
     benchmark: str
     problems: Sequence[Problem]
     settings: EvalSettings
-    source: str | None = None
-    """Where the problems were read from, for the record; what they are is known by their fingerprint."""
     prompts: Prompts | None = None  # made with the tokenizer, that is once the model is loaded
 
     def protocol(self, engine: Engine | None = None) -> Protocol:
-        """Return what the samples depend on; without engine and prompts what is known before a model is loaded."""
+        """Return what the samples depend on, as far as it is known without a model where no engine is given."""
         settings, prompts, known = self.settings, self.prompts, self.settings.sampling
         prompt = {"system_prompt": settings.system_prompt, "stop": list(known.stop)}
         sampling = asdict(prompts.ended(known) if prompts else known)
         if prompts is not None:
             prompt |= {"template": prompts.template, "example": prompts.example}
         else:
-            prompt |= (
-                {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
-            )
             del sampling["stop"], sampling["stop_tokens"]  # the template adds its own
-        notes = {"source": self.source, "notes": list(prompts.notes if prompts else ())}
+        if prompts is None and settings.template != "auto":
+            prompt["template"] = settings.template
         return Protocol(
             benchmark=self.benchmark,
-            problems=ProblemSet(len(self.problems), fingerprint(self.problems)),
+            problems={"count": len(self.problems), "sha256": fingerprint(self.problems)},
             prompt=prompt,
             sampling=sampling,
             samples=settings.samples,
@@ -195,7 +172,7 @@ class Evaluation:
             temperature_samples=settings.temperature_samples if settings.temperatures else 0,
             seed=settings.seed,
             engine={} if engine is None else {"name": engine.name, **engine.identity},
-            details={} if engine is None else {**engine.details, **notes},
+            details={} if engine is None or prompts is None else {**engine.details, "notes": list(prompts.notes)},
         )
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
@@ -224,89 +201,53 @@ def sample_seed(seed: int, key: Key) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-@dataclass
-class Progress:
-    """Count how far an evaluation is; rates are of this process alone."""
-
-    total: int
-    resumed: int  # samples that were recorded before
-    max_tokens: int  # of one sample
-    generated: int = 0
-    failed: int = 0  # requests that failed, each time
-    tokens: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def done(self) -> int:
-        return self.resumed + self.generated
-
-    @property
-    def is_complete(self) -> bool:
-        return self.done == self.total
-
-    def line(self) -> str:
-        """Return all of it in one line: at first the most that it can take, later the tokens and the time left."""
-        seconds, missing = max(time.monotonic() - self.started, 1e-9), self.total - self.done
-        line = f"{self.done:,} of {self.total:,} samples"
-        if self.generated:
-            line += f", {self.generated / seconds:.3g}/s, {self.tokens / seconds:,.0f} tokens/s"
-        elif missing:
-            line += f", at most {missing * self.max_tokens:,} tokens"
-        if self.generated >= SAMPLES_FOR_RATE and missing:
-            minutes, rest = divmod(round(missing * seconds / self.generated), 60)
-            tokens = missing * self.tokens / self.generated
-            line += f", about {tokens:,.0f} tokens and {minutes // 60}:{minutes % 60:02}:{rest:02} left"
-        return f"{line}, {self.failed:,} failed" if self.failed else line
-
-
 def fill(
     record: SampleRecord,
     evaluation: Evaluation,
     engine: Engine,
     *,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
-    """Generate what is missing and record each text as it comes; requests that fail stay missing."""
-    protocol, problems, failures = evaluation.protocol(engine), evaluation.problems, 0
+    on_progress: Callable[[int, int, str], None] = lambda done, total, text: None,
+) -> int:
+    """Generate what is missing, record each text as it comes, and return how many; what fails stays missing."""
+    protocol, problems, failures, generated = evaluation.protocol(engine), evaluation.problems, 0, 0
     assert evaluation.prompts is not None
     wanted = protocol.keys(problems)
-    shas = {p.id: prompt.sha for p, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
+    shas = {one.id: prompt.sha for one, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
-        record.refuse_other(protocol, problems)
+        record.refuse_other(protocol)
         for sample in record:
-            if shas.get(sample.problem) != sample.prompt_sha:
-                problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt than the one asked now"
+            if shas.get(sample.problem, sample.prompt_sha) != sample.prompt_sha:
+                problem = f"sample {sample.sample} of {sample.problem!r} answers another prompt"
                 hint = "has the chat template changed? choose another output directory"
                 raise RunError(f"{record.folder}: {problem}", hint=hint)
         record.settle(protocol, problems)
         missing = record.missing(wanted)
-        progress = Progress(len(wanted), len(wanted) - len(missing), evaluation.settings.max_tokens)
-        on_progress(progress)
+        started, tokens = time.monotonic(), 0
+
+        def show(hint: str) -> None:
+            done = len(wanted) - len(missing) + generated
+            on_progress(done, len(wanted), f"{done:,} of {len(wanted):,} samples, {hint}")
+
+        show(f"at most {len(missing) * evaluation.settings.max_tokens:,} tokens")
         requests = evaluation.requests(missing)
         keys = dict(enumerate(requests))
         with contextlib.closing(engine.generate(list(requests.values()))) as completions:  # some may go unread
             for completion in completions if missing else ():
                 key = keys.pop(completion.index)  # an engine that answers twice ends here
                 if completion.finish == "error":
-                    progress.failed += 1
-                    failures += 1
                     record.last_error = completion.error
-                else:
-                    failures = 0
-                    progress.generated += 1
-                    progress.tokens += completion.tokens
-                    sample = Sample(
-                        problem=key.problem,
-                        sample=key.sample,
-                        seed=requests[key].seed,
-                        text=completion.text,
-                        tokens=completion.tokens,
-                        finish=completion.finish,
-                        prompt_sha=shas[key.problem],
-                        temperature=key.temperature,
-                    )
-                    record.append(sample)
-                on_progress(progress)
-                if failures >= GIVE_UP_AFTER:
-                    break
-        return progress
+                    failures += 1
+                    if failures >= GIVE_UP_AFTER:
+                        break
+                    continue
+                made: dict[str, Any] = {
+                    "text": completion.text,
+                    "tokens": completion.tokens,
+                    "finish": completion.finish,
+                }
+                record.append(Sample(**key._asdict(), **made, seed=requests[key].seed, prompt_sha=shas[key.problem]))
+                failures, generated, tokens = 0, generated + 1, tokens + completion.tokens
+                seconds = time.monotonic() - started
+                minutes = (len(missing) / generated - 1) * seconds / 60
+                show(f"{tokens / seconds:,.0f} tokens/s, about {minutes:.0f} minutes left")
+        return generated

@@ -1,17 +1,14 @@
 """The record of an evaluation: what was asked under which settings, and every text that came back.
 
 runs/trim/eval/math500/
-  settings.json    model, prompt, sampling, ...; another evaluation may not be mixed in, but this one may grow
-  problems.jsonl   problems and answers, as they were asked
+  settings.json    model, prompt, sampling, ...; of these another evaluation may not be mixed in
+  problems.jsonl   problems and answers, as they were asked last
   samples.jsonl    one line a sample, append-only; sample -1 is the greedy one, temperature that of a further one:
                      {"problem": "test/algebra/1.json", "sample": 0, "temperature": null, "seed": 1193046471,
                       "text": "...", "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
 
-record = SampleRecord(Path("runs/trim/eval/math500"))
-with record.lock():
-    record.settle(protocol, problems)
-    missing = record.missing(protocol.keys(problems))
-    record.append(Sample(...))
+A text depends on prompt, sampling, engine and its own seed alone. So samples, temperatures, the greedy answer and
+problems may be added at any time, or be asked for in part: what is recorded is never generated again.
 """
 
 import contextlib
@@ -24,12 +21,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
-from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
+from trimsft.evaluate.benchmarks import Problem, write_problems
 from trimsft.evaluate.metrics import GREEDY
 from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, refuse_links, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
-MAY_GROW = ("samples", "greedy", "temperatures", "temperature_samples")
+_BINDING = ("prompt", "sampling", "seed", "engine")  # what a text depends on, by the beginning of its name
 _RESTORE = "restore it, or choose another output directory"
 
 
@@ -66,20 +63,12 @@ class Sample:
         return Key(sys.intern(self.problem), self.sample, self.temperature)
 
 
-@dataclass(frozen=True)
-class ProblemSet:
-    """The problems of an evaluation, known by their number and their fingerprint."""
-
-    count: int
-    sha256: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """What the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
 
     benchmark: str
-    problems: ProblemSet
+    problems: dict[str, Any]  # their number and fingerprint
     prompt: dict[str, Any]
     sampling: dict[str, Any]
     samples: int
@@ -107,61 +96,39 @@ class SampleRecord:
         self.samples_path = self.folder / "samples.jsonl"
         self.last_error: str | None = None  # of a request that failed in this process
         self._samples = JsonLines(self.samples_path)
-        self._known: set[Key] | None = None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
+        """Keep other processes out of this benchmark, and of no other."""
         # of a run from elsewhere; what lies beside the record is not written
         refuse_links(*(folder for folder in (self.folder.parent, self.folder) if folder.is_symlink()))
         with RunDirectory(self.folder).lock():
-            self._known = None  # until now another process may have written
             yield
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
-        """Write protocol and problems the first time; later let them grow, and refuse whatever else differs."""
-        changed = self.refuse_other(protocol, problems)
-        if changed:
-            # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
-            # command makes again
+        """Write down what is asked from now on; refuse what the recorded samples do not go with."""
+        if self.refuse_other(protocol):
             (self.folder / "scores.json").unlink(missing_ok=True)
-            write_whole(self.problems_path, write_problems(problems))
-        content = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
-        if changed or content != self.settings_path.read_bytes():
-            write_whole(self.settings_path, content)
+        settings = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
+        for path, content in ((self.problems_path, write_problems(problems)), (self.settings_path, settings)):
+            if not path.is_file() or path.read_bytes() != content:
+                write_whole(path, content)
 
-    def refuse_other(self, protocol: Protocol, problems: Sequence[Problem]) -> bool:
-        """Refuse an evaluation that may not go on in this record, and write nothing; return whether it is another.
+    def refuse_other(self, protocol: Protocol) -> bool:
+        """Refuse an evaluation whose texts would be others, and write nothing; return whether more or less is asked.
 
-        What a protocol leaves out is not compared, so that most can be refused before a model is loaded; before the
-        first sample is recorded, nothing binds. More samples, temperatures, the greedy answer and more problems after
-        the same first ones leave every recorded sample as it would have come out: its seed depends on the seed, the
-        problem, its number and temperature alone.
+        What a protocol leaves out is not compared; before the first sample is recorded, nothing binds.
         """
         if next(iter(self._samples), None) is None:
             return True
-        recorded, refused = self.protocol(), []
-        was, now = (dict(by_dotted_name(parse_json(json.dumps(asdict(one))))) for one in (recorded, protocol))
+        was, now = (dict(by_dotted_name(parse_json(json.dumps(asdict(one))))) for one in (self.protocol(), protocol))
         names = [name for name in now if not name.startswith("details") and now[name] != {}]
         changed = [name for name in names if was.get(name, "not set") != now[name]]
-        for name in (name for name in changed if not name.startswith("problems.")):
-            before, after, why = was.get(name, "not set"), now[name], ""
-            if name in MAY_GROW:
-                if set(before) < set(after) if name == "temperatures" else before < after:
-                    continue
-                why = " (a record never shrinks)"
-            refused.append(f"{name}: was {reprlib.repr(before)}, now {reprlib.repr(after)}{why}")
-        if recorded.problems != protocol.problems:
-            pairs = enumerate(zip(self.problems(), problems, strict=False), start=1)
-            other = next((at for at, (before, after) in pairs if before != after), None)
-            if other is not None or len(problems) < recorded.problems.count:
-                why = f"number {other} has another id, text or answer" if other else "a record never shrinks"
-                refused.append(f"problems: was {recorded.problems.count}, now {len(problems)} ({why})")
-        if refused:
-            raise RunError(
-                f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
-                hint="give it the same settings to continue it, or choose another output directory",
-            )
+        if refused := [name for name in changed if name.startswith(_BINDING)]:
+            both = ((name, reprlib.repr(was.get(name, "not set")), reprlib.repr(now[name])) for name in refused)
+            shown = "; ".join(f"{name}: was {before}, now {after}" for name, before, after in both)
+            hint = "give it the same settings to continue it, or choose another output directory"
+            raise RunError(f"{self.folder} holds an evaluation with other settings: {shown}", hint=hint)
         return bool(changed)
 
     def protocol(self) -> Protocol:
@@ -171,20 +138,6 @@ class SampleRecord:
         except FileNotFoundError:
             problem = "settings.json is missing, so it is not known what is recorded here"
             raise RunError(f"{self.folder}: {problem}", hint=_RESTORE) from None
-
-    def problems(self) -> list[Problem]:
-        """Return as many problems as the protocol says, whatever a killed process wrote after them."""
-        recorded = self.protocol().problems
-        problems = read_problems(self.problems_path)[: recorded.count]
-        if fingerprint(problems) != recorded.sha256:
-            problem = "holds other problems than those that were asked (settings.json has their fingerprint)"
-            raise RunError(f"{self.problems_path}: {problem}", hint=_RESTORE)
-        return problems
-
-    def change_grading(self, problems: Sequence[Problem]) -> None:
-        """Write down that the same problems are graded as these say; what was asked stays as it is."""
-        if problems and [one.grading for one in self.problems()] != [one.grading for one in problems]:
-            write_whole(self.problems_path, write_problems(problems))
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield all recorded samples, in the order in which they came, one at a time."""
@@ -206,15 +159,12 @@ class SampleRecord:
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Return those that are not recorded yet, in the order given."""
-        if self._known is None:
-            self._known = {sample.key for sample in self}
-        return [key for key in keys if key not in self._known]
+        recorded = {sample.key for sample in self}
+        return [key for key in keys if key not in recorded]
 
     def append(self, sample: Sample) -> None:
         """Record one sample that is missing; from then on it outlives the process."""
         self._samples.append(asdict(sample))
-        if self._known is not None:
-            self._known.add(sample.key)
 
     def close(self) -> None:
         """Close the file; the next `append` opens it again."""

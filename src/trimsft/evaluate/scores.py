@@ -12,21 +12,30 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
+import contextlib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.metrics import ProblemScore, metric_bounds, metric_names, metric_values
+from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.metrics import GradeLine, ProblemScore, metric_bounds, metric_names, metric_values, summarize
+from trimsft.evaluate.samples import SampleRecord
+from trimsft.grading import Grader, Grading
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.runs.parsing import checked, parse_json
+from trimsft.runs.files import written_beside
+from trimsft.runs.parsing import read_json
 
+GRADES = "grades.jsonl"
 SCORES = "scores.json"
 
 
@@ -38,10 +47,7 @@ class GradedBy:
     version: str
     ignored_rules: tuple[str, ...] = ()
     grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
-    problems_sha256: str = field(default="", compare=False)
-    samples_bytes: int = field(default=0, compare=False)
-    samples_sha256: str = field(default="", compare=False)
-    """Name the bytes that scores were made of: a record that has grown begins with them."""
+    made_of: str = field(default="", compare=False)  # fingerprint of problems.jsonl and samples.jsonl
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
@@ -79,7 +85,7 @@ class BenchmarkScore:
         return {at: self.metrics[f"T={at:g}"] for at in self.per_problem[0].correct_at}
 
     def known_as(self, metric: str) -> str:
-        """Return the name of a metric by temperature here: T=0 is greedy, T=1 the average where samples are at 1."""
+        """Return the name here of a metric by temperature: of T=0 it is greedy."""
         return {"T=0": "greedy", f"T={self.temperature:g}": "average"}.get(metric, metric)
 
     def values(self, metric: str) -> Array:
@@ -91,13 +97,13 @@ class BenchmarkScore:
         self.values(metric)  # an unknown name ends here, with the known ones
         return self.metrics[self.known_as(metric)]
 
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
     def only(self, problems: Collection[str], resamples: int = RESAMPLES) -> "BenchmarkScore":
         """Return the scores on these problems alone; how they were graded is not known by problem."""
         kept, temperature = [one for one in self.per_problem if one.problem in problems], self.temperature
         return score_counts(self.benchmark, kept, {}, grader=self.grader, temperature=temperature, resamples=resamples)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def score_counts(
@@ -131,7 +137,7 @@ def score_counts(
 
 
 def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
-    """Return the temperatures at which all of these were sampled, from the lowest on; 0 is the greedy answer."""
+    """Return the temperatures at which all of these were sampled; 0 is the greedy answer."""
     sampled = [
         {*one.at_temperature, *([one.temperature] if one.samples else []), *([0.0] if one.greedy else [])}
         for one in scores
@@ -140,11 +146,7 @@ def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
 
 
 def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
-    """Return the temperature at which a run is right most often, in the mean over benchmarks; of equals the lowest.
-
-    Its score there is a little better than it would be on other problems, since it was chosen on these: as a reference
-    it is not given less than it deserves.
-    """
+    """Return the temperature at which a run is right most often; of equals the lowest."""
     means = {at: np.mean([one.interval(f"T={at:g}").value for one in scores]) for at in temperatures_of(scores)}
     if not means:
         raise UsageError("have no temperature in common", field="benchmarks")
@@ -155,7 +157,7 @@ def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
 
 
 def macro(scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES) -> Interval:
-    """Return the mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
+    """Return the mean over benchmarks, each counting the same."""
     return macros(scores, [metric], resamples=resamples)[metric]
 
 
@@ -172,7 +174,7 @@ def macros(
 def over_runs(
     runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES
 ) -> Interval:
-    """Return the mean over runs (seeds) of the mean over benchmarks, with an interval for other problems and runs."""
+    """Return the mean over runs (seeds) of the mean over benchmarks."""
     tables = [by_benchmark(scores) for scores in runs]
     for table in tables[1:]:
         require_same_problems(tables[0], table)
@@ -202,13 +204,60 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
     return table
 
 
+# ---- grades
+
+
+def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Problem], grading: Grading) -> BenchmarkScore:
+    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing.
+
+    `scores.json` says by whom, how and of which texts it was made: nothing is graded where nothing is new.
+    """
+    with record.lock():  # it may not grow meanwhile: the scores would be those of a part
+        protocol = record.protocol()
+        wanted = protocol.keys(problems)
+        record.require_complete(wanted)
+        content = hashlib.sha256(record.problems_path.read_bytes())
+        content.update(record.samples_path.read_bytes())
+        by = GradedBy(
+            kind=grader.name,
+            version=grader.version,
+            grading=str(grading) if grader.uses_rules and grading != Grading() else "",
+            made_of=content.hexdigest(),
+        )
+        with contextlib.suppress(RunError):  # there are no scores, or they are damaged: then all is graded again
+            before = read_scores(record.folder)
+            if asdict(by) == asdict(before.grader) | {"ignored_rules": ()}:
+                return before
+        rules = {one.id: replace(one.rules, grading=grading) for one in problems}
+        golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
+        for one in (one for one in record if one.key in wanted):
+            is_cut = one.finish == "length"
+            grade = grader.grade(one.text, golds[one.problem], rules[one.problem], truncated=is_cut)
+            how: dict[str, Any] = {"temperature": one.temperature, "tokens": one.tokens, "truncated": is_cut}
+            line = GradeLine(one.problem, one.sample, grade.status, grade.answer, **how)
+            results[one.problem].append(line)
+        counts, statuses = [], Counter[str]()
+        with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
+            for name, lines in results.items():
+                lines.sort(key=lambda one: (one.temperature is not None, one.temperature, one.sample))
+                score, voted = summarize(name, lines, partial(grader.equivalent, rules=rules[name]))
+                counts.append(score)
+                statuses.update(one.status for one in voted if one.votes)
+                file.writelines((json.dumps(asdict(one)) + "\n").encode() for one in voted)
+        by = replace(by, ignored_rules=tuple(sorted(grader.ignored_rules)))  # known once all is graded
+        counts.sort(key=attrgetter("problem"))
+        temperature = float(protocol.sampling["temperature"])
+        scores = score_counts(protocol.benchmark, counts, statuses, grader=by, temperature=temperature)
+        write_scores(record.folder, scores)
+        return scores
+
+
 # ---- scores.json
 
 
 def write_scores(folder: Path, scores: BenchmarkScore) -> None:
-    """Write the scores of a benchmark into its folder, sealed by a hash of all else in the file."""
-    content = scores.as_dict()
-    write_whole(folder / SCORES, (json.dumps({**content, "sha256": _seal(content)}, indent=1) + "\n").encode())
+    """Write the scores of a benchmark into its folder."""
+    write_whole(folder / SCORES, (json.dumps(scores.as_dict(), indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> BenchmarkScore:
@@ -216,20 +265,12 @@ def read_scores(folder: Path) -> BenchmarkScore:
     path = folder / SCORES
     again = "it is damaged or of another version: make it again with trimsft eval, which generates nothing anew"
     try:
-        text = path.read_bytes()
+        scores = read_json(path, BenchmarkScore, hint=again)
     except FileNotFoundError:
         raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
-    scores = checked(BenchmarkScore, text, where=str(path), hint=again, is_json=True)
     if scores.benchmark != folder.name:
         raise RunError(f"{path}: these are scores of {scores.benchmark!r}", hint=again)
-    content = parse_json(text)
-    if content.pop("sha256", None) not in (None, _seal(content)):
-        raise RunError(f"{path}: was changed after it was written", hint=again)
     return scores
-
-
-def _seal(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:

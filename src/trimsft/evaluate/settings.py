@@ -10,13 +10,11 @@ from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import benchmark_name
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.engines.server_engine import read_address
-from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
-ENGINES = ("auto", "transformers", "vllm", "server")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
@@ -36,8 +34,6 @@ class EvalSettings(Sampling):
         metavar="NAME",
         help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
     )
-    problem_column: str = option("problem", metavar="NAME", help="The column of problems in a .jsonl file.")
-    answer_column: str = option("answer", metavar="NAME", help="The column of answers in a .jsonl file.")
     data_dir: Path | None = option(
         None,
         flags=("--benchmarks-dir", "--data-dir"),
@@ -48,48 +44,35 @@ class EvalSettings(Sampling):
     )
     engine: str = option(
         "auto",
-        help="What generates the answers; auto is the server if there is an address, else vllm if it is installed.",
-        choices=ENGINES,
+        help="What generates the answers; auto: vllm if it is installed.",
+        choices=("auto", "transformers", "vllm"),
     )
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
     )
     timeout: float | None = option(None, help="Seconds that an answer of a server may take (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
-    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
+    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
     temperatures: Sequence[float] = option((), help="A further temperature to draw samples at; may be repeated.")
-    temperature_samples: int = option(
-        4, help="Samples of each problem at each of the further temperatures.", least=1, most=MOST_SAMPLES
-    )
+    temperature_samples: int = option(4, help="Samples of each problem at each of the further temperatures.", least=1)
     seed: int = option(0, help="Seed of all samples.")
     limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
     revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
-    tokenizer: str | None = option(
-        None,
-        metavar="MODEL",
-        help="A served model's tokenizer, to make prompts here as for other engines: a folder, or a name of the hub.",
-    )
-    grading: str | None = option(
-        None,
-        help="How rows are graded that do not say so: boxed math (default), exact text, choice of a letter, or regex.",
-        choices=GRADING_KINDS,
-    )
+    tokenizer: str | None = option(None, metavar="MODEL", help="A served model's tokenizer, to make prompts here.")
+    grading: str | None = option(None, help="What answers are (default: boxed math).", choices=GRADING_KINDS)
     pattern: str | None = option(
-        None,
-        metavar="REGEX",
-        help="The pattern of grading regex, whose one group holds the answer, such as '#### (-?[0-9.,]+)'.",
+        None, metavar="REGEX", help="A pattern whose one group holds the answer, such as '#### (-?[0-9.,]+)'."
     )
     grader: str = option(
         "strict",
         metavar="NAME",
-        help="The rules of mathematics: strict, or qwen, the lenient rules behind published figures, for comparison "
-        "only; or a function of your own in place of all rules, my_module:score.",
+        help="strict, qwen (the lenient rules behind published figures), or a function of your own: my_module:score.",
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
@@ -104,68 +87,49 @@ class EvalSettings(Sampling):
         super().__post_init__()
         check_template_name(self.template)
         names = [benchmark_name(name) for name in self.benchmarks]
-        if not names:
-            raise UsageError("must be one or more", field="benchmarks", value=[])
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            problem = f"two of them would be recorded as {twice!r}"
-            raise UsageError(problem, field="benchmarks", hint="name it once, or rename a file")
+        if not names or len({*names}) < len(names):
+            raise UsageError(
+                "must be one or more, each recorded under a name of its own", field="benchmarks", value=names
+            )
         if ":" in self.grader:
             require_reference(self.grader, field="grader", example="my_module:score")
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
-        self.grading_of_rows()
+        _ = self.rows_graded
         if self.samples == 0 and not self.greedy:
             raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
         if self.samples > 0 and self.is_greedy:
             problem = f"0 makes all {self.samples} samples of a problem the same"
-            remedy = ("samples", 0)
-            raise UsageError(problem, field="temperature", hint="the greedy answer is what you want", remedy=remedy)
+            raise UsageError(problem, field="temperature", remedy=("samples", 0))
         drawn = [0.0, self.temperature, *self.temperatures]
         if len({*drawn}) < len(drawn) and self.temperatures:
             problem = f"must be others than 0 (greedy) and {self.temperature:g} (the samples), each once"
             raise UsageError(problem, field="temperatures", value=list(self.temperatures))
-        for temperature in self.temperatures:
-            replace(self.sampling, temperature=temperature)  # refuses what is no temperature
+        _ = [replace(self.sampling, temperature=temperature) for temperature in self.temperatures]  # as checked there
         if self.server is not None:
             read_address(self.server)
-        elif self.engine == "server":
-            raise UsageError("is missing for the engine 'server'", field="server")
-        self._refuse_unused()
-
-    def _refuse_unused(self) -> None:
-        """Refuse options that are given and have no effect."""
-        unused: dict[str, str] = {}
-        if ":" in self.grader:
-            unused |= dict.fromkeys(("grading", "pattern"), f"with the grader {self.grader!r}, which has its own rules")
-        if not self.temperatures:
-            unused["temperature_samples"] = "without further temperatures"
-        if self.samples == 0:
-            unused["temperatures"] = "on the greedy answer alone"
-        if self.server is None:
-            unused |= dict.fromkeys(("timeout", "concurrency", "tokenizer"), "without a server")
-        else:
-            loading = ("dtype", "revision", "gpu_memory", *OF_VLLM)
-            unused |= dict.fromkeys(loading, "on a server, which has loaded its model already")
-        if self.engine == "transformers":
-            unused |= {"server": "with the engine 'transformers'"} | dict.fromkeys(OF_VLLM, "without vllm")
-        for name, value in given_options(self).items():
-            if name in unused:
-                raise UsageError(f"has no effect {unused[name]}", field=name, value=value, hint="remove it")
+        given = given_options(self)
+        for options, is_unused, where in (
+            (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}"),
+            (("temperature_samples",), not self.temperatures, "without further temperatures"),
+            (("temperatures",), self.samples == 0, "on the greedy answer alone"),
+            (("timeout", "concurrency", "tokenizer"), self.server is None, "without a server"),
+            (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server"),
+            (OF_VLLM, self.engine == "transformers", "without vllm"),
+        ):
+            for name in options if is_unused else ():
+                if name in given:
+                    raise UsageError(f"has no effect {where}", field=name, value=given[name], hint="remove it")
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(**{field.name: getattr(self, field.name) for field in fields(Sampling)})
 
-    def grading_of_rows(self) -> Grading | None:
-        """Return the grading of rows that do not say how they are graded; None where nothing is said of it here."""
-        kind = self.grading or ("regex" if self.pattern is not None else None)
-        return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
-
     @property
-    def columns(self) -> dict[str, str]:
-        """Return what files of problems call `problem` and `answer`, where they call them otherwise."""
-        named = {"problem": self.problem_column, "answer": self.answer_column}
-        return {name: column for name, column in named.items() if name != column}
+    def rows_graded(self) -> Grading:
+        """Return where answers stand and how they are compared."""
+        kind = self.grading or ("math" if self.pattern is None else "regex")
+        return Grading(cast(GradingKind, kind), pattern=self.pattern)
 
     @property
     def run(self) -> RunDirectory:

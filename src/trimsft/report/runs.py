@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import Problem, read_problems
-from trimsft.evaluate.grades import GradeLine
+from trimsft.evaluate.metrics import GradeLine
 from trimsft.evaluate.samples import Sample
 from trimsft.evaluate.scores import BenchmarkScore, read_scores
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS

@@ -78,7 +78,7 @@ class SweepSettings(RunOptions):
         grid = points(read_axes(self.grid), scale.focus_model, self.objective)
         if self.metric not in set(metric_names(scale.samples, greedy=True)) - {"no_answer", "truncated", "tokens"}:
             problem = f"there is none of this name with {scale.samples} samples"
-            hint = f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@1 to majority@{scale.samples}"
+            hint = f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@{scale.samples}"
             raise UsageError(problem, field="metric", value=self.metric, hint=hint)
         names, chosen = scale.benchmark_names, self.select_on
         if chosen is not None and chosen not in names:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import BETTER, EASY, make_evaluated, make_three, page_of, report_of, texts
-from trimsft.evaluate.grades import GradeLine
+from trimsft.evaluate.metrics import GradeLine
 from trimsft.evaluate.scores import load_run, macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as module

@@ -1,4 +1,4 @@
-"""Engines turn prompts into texts; this file says what every engine takes and gives, and makes one from settings.
+"""Say what every engine takes and gives, and make one from settings.
 
 engine = make_engine(EvalSettings(model="runs/trim", benchmarks=["math500"], dtype="bfloat16"))
 for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Sampling())]):
@@ -18,7 +18,6 @@ from trimsft.runs import find_weights, fingerprint_folder
 if TYPE_CHECKING:
     from trimsft.evaluate.settings import EvalSettings
 
-_LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
 
 
@@ -34,7 +33,7 @@ class Sampling:
     top_p: float = option(
         1.0, help="Samples come from the likeliest tokens that hold this share (1: all tokens).", above=0, most=1
     )
-    top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0, most=_LARGEST)
+    top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0)
     max_tokens: int = option(2048, help="New tokens of an answer at most.", least=1)
     stop: tuple[str, ...] = option((), help="A text that ends an answer and is no part of it. Repeat it for several.")
     stop_tokens: tuple[int, ...] = ()  # tokens that do the same, beside the eos of tokenizer and model
@@ -81,12 +80,9 @@ class Engine(Protocol):
     """Anything that completes prompts."""
 
     name: str
-    identity: Mapping[str, Any]  # what texts depend on beside the requests, such as the dtype; fixed within a record
-    tokenizer: Any  # the model's, by which prompts are made; None where only a server has it, and renders chats itself
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """Return what else is worth recording, such as versions; it may change between two starts."""
+    identity: Mapping[str, Any]  # what texts depend on beside the requests, such as the dtype
+    details: Mapping[str, Any]  # what else is worth recording, such as versions
+    tokenizer: Any  # the model's; None where a server has it, and renders chats itself
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
@@ -118,8 +114,6 @@ def make_engine(settings: "EvalSettings") -> Engine:
 
         loading |= {"max_length": settings.context_length, "tensor_parallel": settings.tensor_parallel or 1}
         return VllmEngine(model, gpu_memory=settings.gpu_memory or 0.9, **loading)
-    if (gpus := settings.tensor_parallel) is not None:
-        raise UsageError("has no effect without vllm, which is not installed", field="tensor_parallel", value=gpus)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
     return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)
@@ -131,16 +125,12 @@ def require_room(requests: Sequence[Request], limit: int | None) -> None:
         return
     longest, new = max(len(r.tokens) for r in requests), max(r.sampling.max_tokens for r in requests)
     if longest + new > limit:
-        room = max(0, limit - longest)
-        raise EngineError(
-            f"{new:,} new tokens after the longest prompt, of {longest:,}, exceed the model's {limit:,} positions",
-            field="max_tokens",
-            hint=f"use at most {room:,}" if room else "even the longest prompt alone leaves no room for an answer",
-        )
+        problem = f"{new:,} new tokens after a prompt of {longest:,} exceed the model's {limit:,} positions"
+        raise EngineError(problem, field="max_tokens", hint=f"use at most {max(0, limit - longest):,}")
 
 
 def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:
-    """Return what a model is known by: a folder by its content, since it may move; else by name and revision."""
+    """Return what a model is known by: a folder by its content, else by name and revision."""
     if Path(model).is_dir():
         return {"model_sha256": fingerprint_folder(Path(model))}
     return {"model": str(model), "revision": revision}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from trimsft.evaluate.engines import Sampling
+from trimsft.evaluate.engines import EngineError, Sampling
 from trimsft.head.problem import has_triton
 
 _ELEMENTS = 2**25  # random numbers made at once: the hash needs a few buffers of this size
@@ -113,3 +113,11 @@ def _keep_likely(logits: Tensor, inverse: Tensor, top_k: Tensor, top_p: Tensor) 
     shares = (ordered * inverse.where(inverse > 0, 1.0)).softmax(dim=1)
     beyond = (shares.cumsum(dim=1) - shares >= top_p) & (top_p < 1) | ordered.isneginf()
     return logits.masked_fill(beyond.scatter(1, order, beyond), -torch.inf)
+
+
+def require_finite(logits: Tensor, prompt_tokens: int, dtype: torch.dtype) -> None:
+    """Refuse logits from which nothing can be drawn."""
+    if not logits.isfinite().all():
+        name = str(dtype).removeprefix("torch.")
+        problem = f"its logits for a prompt of {prompt_tokens:,} tokens are not finite in {name}"
+        raise EngineError(problem, field="model", hint="try another dtype, and check the weights")

@@ -2,10 +2,9 @@
 
 engine = ServerEngine("http://localhost:8000", model="runs/trim/model")
 
-vLLM and SGLang take prompts as token ids and all sampling parameters. Any other server is asked in the published
-interface, which has no top-k, best-effort seeds, and leaves the server's own defaults. Before the first sample a server
-has to show that it samples at all. A request is tried again after a pause where that can help: timeouts, connections,
-429, 5xx. A reply that is not of the published form is an error of that request, and never a sample.
+vLLM and SGLang take token ids and all sampling parameters; any other server is asked in the published interface. It has
+to show that it samples at all. A request is tried again where that can help: timeouts, connections, 429, 5xx. A reply
+that is not of the published form is an error of that request, and never a sample.
 """
 
 import os
@@ -44,7 +43,7 @@ class ServerEngine:
         retries: int = 5,
         pause: float = 1.0,
     ) -> None:
-        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here as the other engines do."""
+        """`timeout`: seconds of one request; `tokenizer`: the model's, to make prompts here."""
         import httpx
 
         self.address, self.model, self.tokenizer = read_address(address), model, tokenizer
@@ -63,8 +62,7 @@ class ServerEngine:
             listed = parse_json(self._exchange("GET", "/v1/models")[1])["data"]
             owners, names = ([visible(entry.get(name)) for entry in listed] for name in ("owned_by", "id"))
         except httpx.RequestError as error:
-            problem, hint = f"nothing answers at {self.address} ({one_line(error)})", "start it, or correct the address"
-            raise EngineError(problem, field="server", hint=hint) from error
+            raise EngineError(f"nothing answers at {self.address} ({one_line(error)})", field="server") from error
         except (ValueError, LookupError, TypeError, AttributeError):  # a list of no known form, or none
             owners = names = []
         self.takes_all = bool(owners) and set(owners) <= {"vllm", "sglang"}
@@ -73,28 +71,22 @@ class ServerEngine:
             hint = f"it serves {', '.join(names[:20])}"
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=hint)
         self.identity: Mapping[str, Any] = {"model": model, "dialect": "vllm" if self.takes_all else "openai"}
-        lacks = "the server is asked in OpenAI's interface: what that lacks, such as top-k, is the server's own default"
-        notes = [] if self.takes_all else [lacks]
-        self.details: Mapping[str, Any] = {"address": self.address, "concurrency": concurrency, "notes": notes}
+        self.details: Mapping[str, Any] = {"address": self.address}
 
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse top-k where the interface has none, and a server that gives the same text for every seed."""
-        filtered = next((request.sampling.top_k for request in requests if request.sampling.top_k), None)
-        if filtered and not self.takes_all:
-            problem = f"has no effect on {self.address}, whose interface has none"
-            raise EngineError(problem, field="top_k", value=filtered, hint="remove it")
+        if not self.takes_all and any(request.sampling.top_k for request in requests):
+            raise EngineError(f"has no effect on {self.address}, whose interface has none", field="top_k")
         sampled = next((request for request in requests if not request.sampling.is_greedy), None)
         if sampled is None:
             return
         chat = ({"role": "user", "content": _FREE},) if sampled.messages else None
-        for temperature in (sampled.sampling.temperature, 2.0):  # at 2 no model is sure of every word
-            probe = Sampling(temperature=temperature, max_tokens=48)
-            answers = self.generate([Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)])
-            texts = {completion.text for completion in answers if not completion.error}
-            if len(texts) != 1 or texts == {""}:  # who thinks first may say nothing in so few tokens
-                return
-        problem = f"{self.address} does not sample: with three seeds it writes the same text"
-        raise EngineError(problem, field="server", hint="are answers cached on the way?")
+        probe = Sampling(temperature=2.0, max_tokens=48)  # at 2 no model is sure of every word
+        answers = self.generate([Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)])
+        texts = {completion.text for completion in answers if not completion.error}
+        if len(texts) == 1 and texts != {""}:  # who thinks first may say nothing in so few tokens
+            problem = f"{self.address} does not sample: with three seeds it writes the same text"
+            raise EngineError(problem, field="server")
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         answers: queue.SimpleQueue[Completion | Exception] = queue.SimpleQueue()
@@ -140,14 +132,14 @@ class ServerEngine:
             said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
             error = f"status {status}: {' '.join(visible(said).split())[:300]}"
             if status in (401, 403, 404):
-                hint = f"does it know the model {self.model!r}, and the key in the environment variable {_KEY}?"
+                hint = f"does it know the model {self.model!r}, and the key in {_KEY}?"
                 raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)
             if status != 429 and status < 500:
                 break
         return _failed(index, error)
 
     def _exchange(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Return status and content of a reply; what is too late, too large or packed is an `httpx.RequestError`."""
+        """Return status and content of a reply; raise where it is too late, too large or packed."""
         import httpx
 
         deadline, content = time.monotonic() + self._timeout, bytearray()
@@ -190,13 +182,13 @@ def read_address(given: str) -> str:
     except ValueError:  # brackets or a port that cannot be
         is_address = False
     if not is_address or parts.query or parts.fragment or parts.username is not None:
-        hint = f"such as http://localhost:8000, without @, ? and #; a key goes into the environment variable {_KEY}"
+        hint = f"such as http://localhost:8000, without @, ? and #; a key goes into {_KEY}"
         raise EngineError("is no address of a server", field="server", hint=hint)
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/v1")
 
 
 def read_completion(index: int, content: bytes, sampling: Sampling) -> Completion:
-    """Return the completion in a reply; one that is not of the published form is an error of this request alone."""
+    """Return the completion in a reply, an error where it is not of the published form."""
     try:
         reply = parse_json(content)
         (choice,) = reply["choices"]

@@ -3,11 +3,11 @@
 engine = TransformersEngine("runs/trim/model", dtype="bfloat16")
 for completion in engine.generate(requests): ...
 
-Nothing of the checkpoint's generation defaults survives but its eos tokens. A sample depends on its own request only,
-not on the rows beside it, up to the rounding that `drawing` describes. A kill costs what is in flight.
+Nothing of the checkpoint's generation defaults survives but its eos tokens. A kill costs what is in flight.
 """
 
 import bisect
+import contextlib
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,10 +23,10 @@ from transformers import GenerationConfig, LogitsProcessorList
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
-from trimsft.evaluate.engines.builds import bare_generation, count_cached_layers, count_positions, require_finite
-from trimsft.evaluate.engines.drawing import Drawer
+from trimsft.evaluate.engines.drawing import Drawer, require_finite
+from trimsft.evaluate.slots.attention import count_cached_layers
 from trimsft.evaluate.slots.decoder import SlotDecoder, UnsuitedModel
-from trimsft.models import load_model
+from trimsft.models import load_model, omits_soft_cap
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
@@ -36,7 +36,14 @@ SMALL = 50_000_000  # parameters; a step of a smaller model is mostly overhead
 
 
 class TransformersEngine:
-    """A causal language model in this process."""
+    """A causal language model in this process.
+
+    Args:
+        model: a folder, a name of the hub, or a loaded model.
+        batch_size: rows at once; None: what memory allows.
+        decoding: in slots, or in batches of one prompt length by the model's own `generate`, which takes every model.
+        gpu_memory: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
+    """
 
     name = "transformers"
 
@@ -51,19 +58,13 @@ class TransformersEngine:
         decoding: Literal["slots", "batches"] = "slots",
         gpu_memory: float | None = None,
     ) -> None:
-        """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows.
-
-        `gpu_memory`: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
-
-        `decoding`: in slots (see `slots`), or in batches of one prompt length by the model's own `generate`, which is
-        slower and takes models of every build; a model that does not suit slots is decoded in batches.
-        """
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
             self.model = load_model(model, dtype=dtype, revision=revision)
             self.model.to("cuda" if torch.cuda.is_available() else "cpu")
             self.tokenizer = load_tokenizer(model, revision=revision)
+        self.model.eval()
         if gpu_memory is not None and self.model.device.type != "cuda":
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
@@ -72,60 +73,42 @@ class TransformersEngine:
         name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
         kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
         self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
-        self._name = str(name)
-
-    @property
-    def details(self) -> Mapping[str, Any]:
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        how = {"batch_size": self.batch_size, "decoding": self.decoding}
-        return {"versions": versions, "model": self._name, **how}
+        self.details: Mapping[str, Any] = {"versions": versions, "model": str(name)}
 
     def check(self, requests: Sequence[Request]) -> None:
         known = self.model.get_input_embeddings().num_embeddings
         for index, request in enumerate(requests):
-            tokens = request.tokens
-            if not tokens:
-                raise EngineError(f"the prompt of request {index} has no tokens", field="model")
-            if not 0 <= min(tokens) <= max(tokens) < known:
-                problem = f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}"
+            if not request.tokens or not 0 <= min(request.tokens) <= max(request.tokens) < known:
+                problem = f"prompt {index} has no tokens, or one beyond the {known:,} that the model knows"
                 raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
-        require_room(requests, count_positions(self.model.config.get_text_config()))
+        # beyond these, dynamic scaling would make a text depend on those before it
+        require_room(requests, getattr(self.model.config.get_text_config(), "max_position_embeddings", None))
 
     def generate(self, requests: Sequence[Request]) -> Generator[Completion, None, None]:
         """Yield completions, the longest prompts first: if memory fails, it fails at once."""
         self.check(requests)
-        kinds = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
-        if len(kinds) > 1:
-            raise ValueError("requests: all must end alike, by the same max_tokens, stop and stop_tokens")
-        waiting, was_training = dict(enumerate(requests)), self.model.training
-        self.model.eval()
-        try:
-            while waiting:
-                sampling = next(iter(waiting.values())).sampling
-                longest = max(len(request.tokens) for request in waiting.values())
-                rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
-                decode = self._in_slots if self.decoding == "slots" else self._in_batches
-                try:
-                    for index, row in decode(dict(waiting), rows, longest):
-                        del waiting[index]
-                        yield self._completion(index, row, sampling)
-                except torch.OutOfMemoryError:
-                    if rows == 1:
-                        problem = (
-                            f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit"
-                        )
-                        raise EngineError(f"{problem} into memory", field="max_tokens", hint="lower it") from None
-                    self.batch_size = (rows + 1) // 2
-                    torch.cuda.empty_cache()
-                except UnsuitedModel as reason:
-                    self.decoding = "batches"
-                    warnings.warn(
-                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                        "using its own generate, which is slower",
-                        stacklevel=2,
-                    )
-        finally:
-            self.model.train(was_training)
+        ends = {(one.sampling.max_tokens, one.sampling.stop, one.sampling.stop_tokens) for one in requests}
+        assert len(ends) < 2, "all requests end alike"
+        waiting = dict(enumerate(requests))
+        while waiting:
+            sampling = next(iter(waiting.values())).sampling
+            longest = max(len(request.tokens) for request in waiting.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(waiting))
+            decode = self._in_slots if self.decoding == "slots" else self._in_batches
+            try:
+                for index, row in decode(dict(waiting), rows, longest):
+                    del waiting[index]
+                    yield self._completion(index, row, sampling)
+            except torch.OutOfMemoryError:
+                if rows == 1:
+                    problem = f"a row of {longest:,} prompt tokens and as many new ones does not fit into memory"
+                    raise EngineError(problem, field="max_tokens", value=sampling.max_tokens) from None
+                self.batch_size = (rows + 1) // 2
+                torch.cuda.empty_cache()
+            except UnsuitedModel as reason:
+                self.decoding = "batches"
+                warnings.warn(f"this model goes through its own generate, which is slower: {reason}", stacklevel=2)
 
     def _in_slots(self, jobs: dict[int, Request], rows: int, longest: int) -> Iterator[tuple[int, list[int]]]:
         sampling = next(iter(jobs.values())).sampling
@@ -144,7 +127,7 @@ class TransformersEngine:
                 yield from zip((index for index, _ in batch), texts, strict=True)
 
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Return new tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
+        """Return new tokens of each row by the model's own `generate`, and padding after its end."""
         sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
         ids = torch.tensor([list(request.tokens) for request in requests], device=self.model.device)
         width = ids.shape[1]
@@ -162,14 +145,10 @@ class TransformersEngine:
             pad_token_id=stops[0] if stops else 0,
             stop_strings=list(sampling.stop) or None,
         )
+        processors = LogitsProcessorList([noisy])
         with bare_generation(self.model):
-            texts = self.model.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                generation_config=config,
-                logits_processor=LogitsProcessorList([noisy]),
-                tokenizer=self.tokenizer,
-            )
+            asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "tokenizer": self.tokenizer}
+            texts = self.model.generate(**asked, generation_config=config, logits_processor=processors)
         tokens: list[list[int]] = texts[:, width:].tolist()
         return tokens
 
@@ -212,3 +191,19 @@ class TransformersEngine:
         free, total = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
+
+
+@contextlib.contextmanager
+def bare_generation(model: Any) -> Iterator[None]:
+    """Let `generate` run without a checkpoint's defaults, and with soft caps, which sdpa leaves out."""
+    attention, is_uncapped = model.config._attn_implementation, omits_soft_cap(model)
+    own, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        if is_uncapped:
+            model.set_attn_implementation("eager")
+        with torch.inference_mode():
+            yield
+    finally:
+        model.generation_config = own
+        if is_uncapped:
+            model.set_attn_implementation(attention)

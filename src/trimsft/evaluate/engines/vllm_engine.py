@@ -2,9 +2,8 @@
 
 engine = VllmEngine("runs/trim/model", dtype="bfloat16", tensor_parallel=2)
 
-It needs the extra `trimsft[vllm]`. Every sampling parameter is passed, because vLLM's own `max_tokens` is 16; the seed
-goes with each request, so a sample does not depend on its neighbours but for rounding. Scripts that make this engine
-need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
+Every sampling parameter is passed, because vLLM's own `max_tokens` is 16; the seed goes with each request. Scripts that
+make this engine need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -37,8 +36,8 @@ class VllmEngine:
         try:
             import vllm
         except ImportError as error:
-            problem, hint = f"vllm cannot be imported ({one_line(error)})", "pip install 'vllm==0.32.*'"
-            raise EngineError(problem, field="engine", hint=f"{hint}, or use another engine") from error
+            hint = "pip install 'vllm==0.32.*'"
+            raise EngineError(f"vllm cannot be imported ({one_line(error)})", field="engine", hint=hint) from error
         self._vllm = vllm
         try:
             self._llm = vllm.LLM(

@@ -1,8 +1,7 @@
 """Attention and cache where each row has a length of its own, for one new token a row.
 
-The attention is registered with transformers under `NAME`. In place of a mask it takes the lengths themselves, as int32
-in the shape of a mask, (rows, 1, 1, 1): models hand a mask of four dimensions on as it is. With an ordinary mask, or
-none, it is sdpa. The cache of keys and values stands still: rows change hands, and each has a position of its own.
+In place of a mask it takes the lengths themselves, as int32 in the shape of a mask, (rows, 1, 1, 1): models hand a mask
+of four dimensions on as it is. With an ordinary mask, or none, it is sdpa.
 """
 
 from __future__ import annotations
@@ -20,6 +19,11 @@ NAME = "trimsft_slots"
 
 seen_windows: set[int | None] = set()
 """Windows that layers have asked for since it was last emptied; one that a model has only in its masks is not there."""
+
+
+def count_cached_layers(config: Any) -> int:
+    """Count layers with keys and values of their own; in Gemma-3n and Gemma-4 the last ones borrow those of others."""
+    return int(config.num_hidden_layers) - int(getattr(config, "num_kv_shared_layers", None) or 0)
 
 
 def register() -> None:

@@ -3,8 +3,7 @@
 decoder = SlotDecoder(model, rows=1024, longest_prompt=300, max_tokens=256, stops=[0])
 for index, tokens in decoder.run({0: request, ...}): ...            # in the order in which they end
 
-Slots are refilled, where a batch waits for its longest text; the cache stands still; a step is one CUDA graph; and a
-prompt is read once for all of its samples.
+Slots are refilled; the cache stands still; a step is one CUDA graph; a prompt is read once for all of its samples.
 """
 
 import contextlib
@@ -18,8 +17,7 @@ from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
 from trimsft.evaluate.engines import EngineError, Request, Sampling
-from trimsft.evaluate.engines.builds import count_cached_layers, lengths_shared_from, require_finite
-from trimsft.evaluate.engines.drawing import Drawer
+from trimsft.evaluate.engines.drawing import Drawer, require_finite
 from trimsft.evaluate.slots import attention
 
 STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look waits for the device
@@ -42,7 +40,7 @@ class SlotDecoder:
 
     def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
-        layers = count_cached_layers(model.config.get_text_config())
+        layers = attention.count_cached_layers(model.config.get_text_config())
         self.cache = attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
         self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
         self.made = torch.zeros_like(self.token)
@@ -300,21 +298,19 @@ def _attention(model: Any) -> Iterator[None]:
 def refuse_other_state(model: Any, width: int) -> None:
     """Refuse models whose texts of up to `width` tokens depend on more than the keys and values of each row."""
     config = model.config.get_text_config()
-    others = sorted(set(getattr(config, "layer_types", None) or ()) - _KEYS_AND_VALUES)
+    others = set(getattr(config, "layer_types", None) or ()) - _KEYS_AND_VALUES
     if others or getattr(model, "_is_stateful", False):
-        kinds = f" of kind {' and '.join(others)}" if others else ""
-        raise UnsuitedModel(f"{type(model).__name__}: layers{kinds} keep more than keys and values")
-    for kind, limit in lengths_shared_from(config):
-        if width > limit:
-            raise UnsuitedModel(f"{kind} positions beyond {limit:,} depend on the longest text of a batch")
+        raise UnsuitedModel(f"{type(model).__name__}: its layers keep more than keys and values")
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        limit = kind.get("original_max_position_embeddings") or config.max_position_embeddings
+        if kind.get("rope_type") == "longrope" and width > limit:
+            raise UnsuitedModel(f"longrope positions beyond {limit:,} depend on the longest text of a batch")
 
 
 def refuse_hidden_windows(config: Any, width: int) -> None:
     """Refuse a window that layers do not ask for: it would be forgotten as soon as a text outgrows it."""
-    kinds = getattr(config, "layer_types", None)
-    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
+    for name in ("sliding_window", "attention_chunk_size"):
         window = getattr(config, name, None)
-        if not isinstance(window, int) or (kinds is not None and kind not in kinds):
-            continue
-        if window < width and window not in attention.seen_windows:
+        if isinstance(window, int) and window < width and window not in attention.seen_windows:
             raise UnsuitedModel(f"{name} of {window:,} is in its masks only")

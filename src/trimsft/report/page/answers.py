@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from trimsft.data.visible import visible
 from trimsft.evaluate.benchmarks import Problem
-from trimsft.evaluate.grades import GradeLine
-from trimsft.evaluate.metrics import majority_curve, representatives
+from trimsft.evaluate.metrics import GradeLine, majority, representatives
 from trimsft.report.page.tokens import deflated
 from trimsft.report.runs import Run
 from trimsft.report.score_tables import in_order
@@ -114,7 +113,7 @@ def rows_of(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[Row]:
 def _outcomes(run: Run, benchmark: str) -> dict[str, Outcome]:
     outcomes = {}
     for one in run.scores[benchmark].per_problem if benchmark in run.scores else ():
-        vote = float(majority_curve(one.right, one.wrong, one.samples)[-1]) if one.samples else None
+        vote = majority(one.right, one.wrong) if one.samples else None
         outcomes[one.problem] = Outcome(one.correct, one.samples, vote, None if one.greedy is None else int(one.greedy))
     return outcomes
 
