@@ -8,28 +8,21 @@ tokens of the vocabulary are out of reach for this model: their gap is about -45
     rows 28-31  the only labels are out of reach: a rank without a kept row
 """
 
-import io
 import json
 import math
 import os
-import pickle
 import random
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import history_of, make_tokenizer
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
-from trimsft.train.checkpoints import COMPLETE, mark_complete
 
 VOCABULARY, OUT_OF_REACH = 64, 4
 STEPS, BATCH = 10, 8
@@ -80,96 +73,6 @@ def train(case: Case, folder: Path) -> None:
     facts["evaluated"] = trainer.evaluate(trainer.train_dataset.select(range(11)))
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
     trainer.save_model(str(folder / "model"))
-
-
-def resume(case: Case, folder: Path, checkpoint: Path) -> None:
-    _Recording(case, folder).train(resume_from_checkpoint=str(checkpoint))
-
-
-class Evil:
-    """Unpickled, it makes the folder `mark`."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.makedirs, (str(self._mark), 0o777, True)
-
-
-def resume_sharded(folder: Path, plain: Path) -> None:
-    """One rank of FSDP2 with sharded checkpoints: continued from one of its own, then from some that run code, and from
-    one of a training in one process."""
-    torch.distributed.init_process_group("gloo")
-    _let_accelerate_shard_on_cpu()
-    folder.mkdir(exist_ok=True)
-    case = Case(micro_batch=4, fsdp=True, settings=(("optim", "adamw_torch"), ("learning_rate", 1e-3)), resumes=True)
-    sharded = ("fsdp_config", {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"})
-    case = replace(case, settings=(*case.settings, sharded))
-    whole = _Recording(case, folder)
-    whole.train()
-    middle, facts = folder / "train" / f"checkpoint-{STEPS // 2}", {}
-    again = _Recording(case, folder)
-    again.train(resume_from_checkpoint=str(middle))
-    ours, theirs = (get_model_state_dict(one.model, options=FULL) for one in (again, whole))
-    facts["same"] = all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
-    for name, spoil in SPOILED.items():
-        copied = folder / "elsewhere" / name / middle.name
-        if again.is_world_process_zero():
-            shutil.copytree(middle, copied)
-            spoil(copied, folder / f"mark {name}")
-        again.accelerator.wait_for_everyone()
-        facts[name] = _failure(partial(resume, case, folder, copied))
-    facts["plain"] = _failure(partial(resume, case, folder, plain))
-    (folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(facts))
-    torch.distributed.destroy_process_group()
-
-
-def _failure(work: Callable[[], object]) -> list[str]:
-    try:
-        work()
-    except BaseException as error:
-        return [type(error).__name__, str(error)]
-    return []
-
-
-FULL = StateDictOptions(full_state_dict=True)
-
-
-def _spoil_metadata(checkpoint: Path, mark: Path, *, part: str) -> None:
-    """It still describes the files, and names code beside them."""
-    path = checkpoint / part / ".metadata"
-    metadata = pickle.loads(path.read_bytes())
-    metadata.version = Evil(mark)
-    path.write_bytes(pickle.dumps(metadata))
-
-
-def _spoil_bytes(checkpoint: Path, mark: Path) -> None:
-    """An entry that is no tensor is code."""
-    path = checkpoint / "optimizer_0" / ".metadata"
-    metadata, evil = pickle.loads(path.read_bytes()), io.BytesIO()
-    torch.save(Evil(mark), evil)
-    entry = next(key for key, info in metadata.storage_data.items() if "betas" in key.fqn)
-    info = metadata.storage_data[entry]
-    file = checkpoint / "optimizer_0" / info.relative_path
-    metadata.storage_data[entry] = replace(info, offset=file.stat().st_size, length=len(evil.getvalue()))
-    with file.open("ab") as stream:
-        stream.write(evil.getvalue())
-    path.write_bytes(pickle.dumps(metadata))
-
-
-def _metadata_without_seal(checkpoint: Path, mark: Path) -> None:
-    _spoil_metadata(checkpoint, mark, part="pytorch_model_fsdp_0")
-    (checkpoint / COMPLETE).unlink()
-
-
-def _bytes_sealed_again(checkpoint: Path, mark: Path) -> None:
-    _spoil_bytes(checkpoint, mark)
-    (checkpoint / COMPLETE).unlink()
-    mark_complete(checkpoint, STEPS // 2)
-
-
-SPOILED = {"metadata without a seal": _metadata_without_seal, "bytes sealed again": _bytes_sealed_again}
-"""What an attacker does to a checkpoint."""
 
 
 class _Recording(TrimSFTTrainer):

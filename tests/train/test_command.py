@@ -100,7 +100,7 @@ def test_all_ranks_are_refused_together(wrong, whole, words, tmp_path) -> None:
 
 def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     for arguments, parts in (
-        ([*words, "--dry-run"], ("one step measured on ", "its longest 4 rows", "6 steps take at most ")),
+        ([*words, "--dry-run"], ("device: ", "steps: 6\n", "rows: 4\n", "seconds: ")),
         ([*words, "--dry-run", "--json", "--gpus", "2xA6000"], ('"gpus": "2xA6000"', '"gib": ', '"downloads": ')),
         (["train", "--help-all"], ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")),
     ):

@@ -18,10 +18,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.train.distributed_worker import SPOILED, STEPS, Case, make_model, resume, resume_sharded, train, train_all
+from tests.train.distributed_worker import STEPS, Case, make_model, train, train_all
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import RunError
 from trimsft.train.telemetry import QUANTILES
 
 Weights = dict[str, torch.Tensor]
@@ -49,9 +48,10 @@ CASES = {
     "fsdp2, adam and clipping": Case(micro_batch=4, fsdp=True, settings=ADAM),
     "fsdp2, padding-free": Case(micro_batch=4, fsdp=True, settings=FREE),
 }
+SHARDED = (("fsdp_config", {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"}),)
 OTHERS = {
     "ddp, padding-free": Case(micro_batch=4, settings=FREE),
-    "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM, resumes=True),
+    "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM + SHARDED, resumes=True),
 }
 
 
@@ -166,32 +166,15 @@ def test_a_model_saved_by_fsdp2_loads_anywhere(two) -> None:
 
 
 def test_fsdp2_resumes_bit_for_bit(two) -> None:
+    """From whole tensors, whatever the settings say: torch reads shards as pickles that may run code."""
     whole, again = two["fsdp2, adam and clipping"], two["fsdp2, adam and clipping, resumed"]
+    saved = {path.name for path in (again.folder / "train" / f"checkpoint-{STEPS}").iterdir()}
+    assert {"optimizer.bin", "pytorch_model_fsdp.bin"} <= saved
     assert [log["step"] for log in again.logs] == list(range(1, STEPS + 1))
     assert len(again.kept[0]) == STEPS // 2  # only the second half was trained again
     for name, weight in again.weights.items():
         assert torch.equal(weight, whole.weights[name]), name
     assert again.logs[-1]["num_tokens"] == whole.logs[-1]["num_tokens"]
-
-
-def test_a_sharded_checkpoint_resumes_and_runs_no_code(tmp_path) -> None:
-    one = Case(settings=ADAM, resumes=True)
-    train(one, tmp_path)
-    plain = tmp_path / "train" / f"checkpoint-{STEPS}"
-    for process in ranks(resume_sharded, tmp_path / "two", plain, count=2, log=tmp_path / "log"):
-        assert process.code == 0, process.err[-4000:]
-    for rank in range(2):
-        facts = json.loads((tmp_path / "two" / f"rank-{rank}.json").read_text())
-        assert facts.pop("same")
-        kind, text = facts.pop("plain")
-        assert kind == "RunError" and "without FSDP and DeepSpeed, and this one runs with FSDP (SHARDED" in text
-        assert facts.keys() == SPOILED.keys()
-        for name, (kind, text) in facts.items():
-            assert kind == "RunError" and "cannot be loaded" in text and "os.makedirs" in text, name
-            assert "\n" not in text
-    assert not list(tmp_path.glob("two/mark*"))
-    with pytest.raises(RunError, match="start it as before to continue it, or train anew"):
-        resume(one, tmp_path, tmp_path / "two" / "train" / f"checkpoint-{STEPS}")
 
 
 # --multi_gpu means several processes; with --cpu, accelerate starts one unless there is mpirun

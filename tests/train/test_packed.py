@@ -117,9 +117,10 @@ def test_trying_changes_nothing_of_a_training(tmp_path) -> None:
 
 @pytest.mark.parametrize("field", PACKED)
 def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(field, tmp_path) -> None:
+    """It stands before the first text of a row alone."""
     prompt = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    with pytest.raises(UsageError, match=f"^{field}: puts a prompt that is learned before the first text of a row"):
-        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field])
+    with pytest.raises(UsageError, match=f"^{field}: LlamaForCausalLM would not tell the texts of a row apart"):
+        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field]).train()
 
 
 # batches without a mask -------------------------------------------------------------------------------------------

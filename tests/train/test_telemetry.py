@@ -4,6 +4,7 @@ import json
 import logging
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from transformers import TrainerCallback
 
 from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, record_batches
 from trimsft import TokenStats, TrimSFT
-from trimsft.train.telemetry import QUANTILES, Band, StepLines, TokenSums, warnings_for
+from trimsft.train.telemetry import QUANTILES, Band, Telemetry, TokenSums, warnings_for
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)
@@ -145,7 +146,6 @@ def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut, pending)
             some = tokens[rows]
             parts.add(some, objective.weights(some), labels[rows], kept=1, seen=45)
     parts.add(stats([]), torch.empty(0), torch.empty(0, dtype=torch.long), kept=1, seen=0)
-    assert {part.pending_tokens(torch.device("cpu")).item() for part in (parts, whole)} == {90}
     expected, got = collect(whole), collect(parts)
     assert expected.pop("tokens_per_second") > 0 and got.pop("tokens_per_second") > 0
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
@@ -214,22 +214,19 @@ def test_the_record_holds_every_log(tmp_path) -> None:
 
 def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> None:
     def start() -> Any:
-        return make_ours(tmp_path, max_steps=4, logging_steps=2, save_strategy="steps", save_steps=3)
+        return make_ours(tmp_path, max_steps=4, save_strategy="steps", save_steps=3)
 
     whole, resumed, record = start(), start(), tmp_path / "telemetry.jsonl"
-    whole.train()
+    mean = whole.train().training_loss
     before = lines(record)
     record.write_text('{"a note": "of the user"}\n' + record.read_text())
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    # the checkpoint lies between two logs: the tokens of step 3 were in none of them yet
+    assert resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3")).training_loss == pytest.approx(mean)
     assert logged(resumed, "num_tokens") == logged(whole, "num_tokens")
     note, *after = lines(record)
     assert "a note" in note
-    assert [line["step"] for line in before] == [line["step"] for line in after] == [2, 4, 4]
-    # the last log covers step 4 only, the one before it is the first training's
-    assert after[1]["trained_tokens"] < before[1]["trained_tokens"]
+    assert [line["step"] for line in before] == [line["step"] for line in after] == [1, 2, 3, 4, 4]
     for name, weight in whole.model.named_parameters():
-        torch.testing.assert_close(resumed.model.get_parameter(name), weight)
+        assert torch.equal(resumed.model.get_parameter(name), weight)
 
 
 # lines on the terminal ----------------------------------------------------------------------------------------------
@@ -241,39 +238,40 @@ LOGS = {
     "tokens_per_second": 31200.4, "peak_memory_gib": 20.06, "epoch": 0.1,
 }  # fmt: skip
 LINE = "step 3/9  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%"
-END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
+
+
+def in_evaluation(prefix: str) -> dict[str, Any]:
+    return {f"{prefix}_{name}": value for name, value in LOGS.items()}
 
 
 @pytest.mark.parametrize(
-    ("logs", "line"),
+    ("evaluated", "logs", "line"),
     [
-        ({name if name in THEIRS else f"trim/{name}": value for name, value in LOGS.items()}, LINE),
-        ({f"eval_{name}": value for name, value in LOGS.items()}, "eval at " + LINE),
-        (
-            {"eval_gsm8k_own_loss": 3.0} | {f"eval_gsm8k_{name}": value for name, value in LOGS.items()},
-            "eval of gsm8k at " + LINE,
-        ),
-        (END, "trained in 1:02:05, mean loss 0.1235"),
-        ({"my_figure": 2}, "my_figure 2"),
+        (None, {name if name in THEIRS else f"trim/{name}": value for name, value in LOGS.items()}, LINE),
+        ("eval", in_evaluation("eval"), "eval at " + LINE),
+        ("eval_own", {"eval_own_other_loss": 3.0} | in_evaluation("eval_own"), "eval_own at " + LINE),
+        (None, {"train_runtime": 3725.9, "train_loss": 0.12345}, "trained in 1:02:05, mean loss 0.1235"),
+        (None, {"my_figure": 2}, "my_figure 2"),
     ],
 )
-def test_lines_for_a_person(logs, line, capsys) -> None:
-    callback = StepLines()
-    for is_first in (True, False):
-        state = SimpleNamespace(is_world_process_zero=is_first, global_step=3, max_steps=9)
-        callback.on_log(None, state, None, logs=logs)
-        assert capsys.readouterr().out == (line + "\n" if is_first else "")
+def test_lines_for_a_person(evaluated, logs, line, capsys) -> None:
+    telemetry = Telemetry(SimpleNamespace(), PAPER, (EOS,))
+    with telemetry.evaluation(evaluated) if evaluated else nullcontext():
+        for is_first in (True, False):
+            state = SimpleNamespace(is_world_process_zero=is_first, global_step=3, max_steps=9)
+            telemetry.on_log(None, state, None, logs=logs)
+            assert capsys.readouterr().out == (line + "\n" if is_first else "")
 
 
 def test_a_line_of_a_step_fits_100_columns(monkeypatch, capsys) -> None:
-    printer, state = StepLines(), SimpleNamespace(is_world_process_zero=True, global_step=1, max_steps=18_000)
-    monkeypatch.setattr(time, "monotonic", lambda: 1.0)
-    printer.on_train_begin(None, state, None)
+    telemetry = Telemetry(SimpleNamespace(), PAPER, (EOS,))
+    telemetry._began = (1.0, 1)
     monkeypatch.setattr(time, "monotonic", lambda: 15.0)
-    state.global_step = 12_000
-    logs = {"loss": 0.012345, "trim/nll": 0.98765, "trim/mean_token_accuracy": 0.98, "trim/gap_p50": -13.91, **LOGS}
-    printer.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
-    assert 80 < len(capsys.readouterr().out.rstrip()) <= 100
+    state = SimpleNamespace(is_world_process_zero=True, global_step=12_000, max_steps=18_000)
+    logs = {"loss": 0.012345, "trim/nll": 0.98765, "mean_token_accuracy": 0.98, "trim/gap_p50": -13.91}
+    telemetry.on_log(None, state, None, logs={**logs, "trim/effective_ratio": 1.0})
+    line = capsys.readouterr().out.rstrip()
+    assert 80 < len(line) <= 100 and line.endswith("0:00:07 left")
 
 
 class Waits(TorchDispatchMode):

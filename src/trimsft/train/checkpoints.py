@@ -18,19 +18,15 @@ import functools
 import json
 import logging
 import os
-import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from torch.distributed.checkpoint import filesystem
-from torch.distributed.checkpoint.api import CheckpointException
 from transformers import PreTrainedModel
 from trl import SFTTrainer
 
@@ -43,25 +39,6 @@ Made = TypeVar("Made")
 
 STAGING = "_saving"  # pushing to a hub leaves out names that begin with an underscore
 COMPLETE = "complete.json"
-PLAIN = "without FSDP and DeepSpeed"
-# files that only one kind of training writes, and reads
-LAYOUTS = {
-    "global_step*": "with DeepSpeed",
-    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
-    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
-}
-# all that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors
-_METADATA = {
-    "torch": {"Size"},
-    "torch.serialization": {"_get_layout"},
-    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
-    "torch.distributed.checkpoint.metadata": {
-        "Metadata", "MetadataIndex", "StorageMeta", "BytesStorageMetadata", "ChunkStorageMetadata",
-        "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING",
-    },
-    "pathlib": {"PosixPath"},
-    "pathlib._local": {"PosixPath"},
-}  # fmt: skip
 
 
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
@@ -73,11 +50,17 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
         folder, wanted = Path(str(self.args.output_dir)), resume_from_checkpoint
         by_main(lambda: clear_staging(folder))
+        state_files = ["optimizer.pt", "scheduler.pt"]
+        if self.is_deepspeed_enabled:
+            state_files = ["global_step*"]
+        if self.is_fsdp_enabled:
+            # sharded ones torch would read as pickles that may run code
+            plugin = self.accelerator.state.fsdp_plugin
+            plugin.state_dict_config = plugin.optim_state_dict_config = None
+            plugin.set_state_dict_type("FULL_STATE_DICT")
+            state_files = ["optimizer.bin", "scheduler.pt"]
         if wanted:
-            layout = "with DeepSpeed" if self.is_deepspeed_enabled else PLAIN
-            if self.is_fsdp_enabled:
-                layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
-            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, layout))
+            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, state_files))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -163,15 +146,21 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            _rotate(folder, self.args.save_total_limit or 0, {final, Path(state.best_model_checkpoint or final)})
+            self._rotate(folder, keep={final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
 
+    def _rotate(self, folder: Path, keep: set[Path]) -> None:
+        """Remove what exceeds `save_total_limit`: those that are torn first, then the oldest, never those in `keep`."""
+        others = [one for one in _checkpoints(folder) if one not in keep]
+        others.sort(key=lambda one: find_damage(one) is None)
+        limit = self.args.save_total_limit or len(others) + len(keep)
+        for checkpoint in others[: max(0, len(others) + len(keep) - limit)]:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
-    """Return on every process what the main one makes, since two views of a network disk may differ.
-
-    An error of the main process is raised on all of them; on the others it is marked, so that it is printed once.
+    """Return on every process what the main one makes, since two views of a network disk may differ; or its error.
 
     Args:
         everywhere: every process does the work and keeps its own result; only the error is shared.
@@ -212,27 +201,21 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
+def _choose(folder: Path, wanted: str | bool, needed: list[str]) -> str:
     """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's.
 
-    `layout` says which files this training reads.
+    Where a file is missing that is `needed`, transformers would begin moments or schedule anew without a word.
     """
-    chosen, hint = latest_checkpoint(folder) if wanted is True else Path(str(wanted)), "choose another, or train anew"
+    chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem = f"{str(folder)!r} holds no whole checkpoint"
     elif (chosen / COMPLETE).exists() and (damage := find_damage(chosen)):
         problem = f"{wanted!r} is torn ({damage})"
-    elif not (chosen / "trainer_state.json").exists():
-        problem = f"{wanted!r} is torn (trainer_state.json is missing)"
-    elif (saved := next((name for file, name in LAYOUTS.items() if any(chosen.glob(file))), PLAIN)) != layout:
-        problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
-        hint = "start it as before to continue it, or train anew"
-    elif layout != "with DeepSpeed" and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
-        # transformers would go on without a word, from moments of 0
-        problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
+    elif lacking := [name for name in ("trainer_state.json", *needed) if not any(chosen.glob(name))]:
+        problem = f"{str(chosen)!r} lacks {lacking[0]}, of a training like this one (save_only_model, FSDP, DeepSpeed?)"
     else:
         return str(chosen)
-    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
+    raise RunError(problem, field="resume_from_checkpoint", hint="choose another, or train anew")
 
 
 def mark_complete(staged: Path, step: int) -> None:
@@ -282,13 +265,6 @@ def _publish(staged: Path, final: Path) -> None:
     sync(final.parent)
 
 
-def _rotate(folder: Path, limit: int, keep: set[Path]) -> None:
-    """Remove what exceeds a limit above 0: those that are torn first, then the oldest, never those in `keep`."""
-    others = sorted((one for one in _checkpoints(folder) if one not in keep), key=lambda one: find_damage(one) is None)
-    for checkpoint in others[: max(0, len(others) + len(keep) - limit)] if limit > 0 else []:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-
-
 @contextlib.contextmanager
 def explained(half: Path, name: str) -> Iterator[None]:
     """Leave no half checkpoint or model after a failure, and name a full disk as its cause."""
@@ -308,33 +284,18 @@ def explained(half: Path, name: str) -> Iterator[None]:
 # ---- reading, as data: every weight fits the model, and no pickle runs code
 
 
-class _Metadata(pickle.Unpickler):
-    """Reads the `.metadata` of a sharded checkpoint, and refuses one that names anything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if is_dtype or name in _METADATA.get(module, ()):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-
 @contextlib.contextmanager
 def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
-    """Have torch open the files of a checkpoint as data, so that a pickle in it that names code is refused.
-
-    torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
-    """
-    data = SimpleNamespace(load=lambda file: _Metadata(file).load())
+    """Have torch open the files of a checkpoint as data, so that a pickle in it that names code is refused."""
     # torch refuses to have both
     forced = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     try:
-        with mock.patch.dict(os.environ, forced), mock.patch.object(filesystem, "pickle", data):
+        with mock.patch.dict(os.environ, forced):
             yield
-    except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
-        cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
-        if isinstance(cause, torch.OutOfMemoryError | TrimSFTError | KeyboardInterrupt):
-            raise cause from None
-        raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
+    except (torch.OutOfMemoryError, TrimSFTError):
+        raise
+    except Exception as error:  # the libraries raise whatever the files make them
+        raise RunError(f"{checkpoint} cannot be loaded ({one_line(error)})", hint="choose another") from error
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
@@ -360,13 +321,13 @@ def load_weights(model: Any, checkpoint: Path) -> None:
             problems = model.load_adapter(str(checkpoint), name, is_trainable=True)._asdict()
             # those of prompt tuning are loaded strictly, and then reported as unexpected
             problems["unexpected_keys"] = set(problems["unexpected_keys"]) - {"prompt_embeddings"}
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in problems.get(kind, ()))
-        if keys:
-            raise RunError(
-                f"{checkpoint}: its weights are not those of this model: {kind.replace('_', ' ')} {keys[0]}"
-                f"{and_more(len(keys), 'tensors')}",
-                hint="choose a checkpoint of this model, or start without one",
-            )
+    wrong = [
+        f"{kind.replace('_', ' ')} {key[0] if isinstance(key, tuple) else key}"
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+        for key in sorted(problems.get(kind, ()))
+    ]
+    if wrong:
+        problem = f"{checkpoint}: its weights are not those of this model: {wrong[0]}{and_more(len(wrong), 'tensors')}"
+        raise RunError(problem, hint="choose a checkpoint of this model, or start without one")
     if loaded is not None:
         model.load_state_dict(loaded.state_dict())

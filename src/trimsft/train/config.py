@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import difflib
 import errno
-import functools
 import importlib.util
 import logging
 import os
@@ -21,8 +20,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import parse_flag_from_env
 from transformers.utils import is_kernels_available
 from trl import ModelConfig, SFTConfig, TrlParser
 
@@ -93,13 +90,11 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             hint = "TrimSFTTrainer(..., objective=...) takes a function or an object"
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
         # transformers takes 0 steps for none given, and calls a model of 0 epochs trained
-        for name, least in (("max_steps", None), ("num_train_epochs", None), ("global_batch", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value == 0 or (least and value is not None and value < least):
-                raise UsageError(f"must be {'at least 1' if least else 'above 0'}", field=name, value=value)
+        for name in ("max_steps", "num_train_epochs", "max_length", "global_batch"):
+            if getattr(self, name) == 0:
+                raise UsageError("must not be 0", field=name)
         self._choose_best_by_nll()
-        self._choose_precision()
-        self._begin_on_cpu()
+        self._choose_device()
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
@@ -109,27 +104,14 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
 
-    def _choose_precision(self) -> None:
-        """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
+    def _choose_device(self) -> None:
+        """Train in float32 where there is no half precision, and on the CPU where there is nothing else."""
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # or transformers would take each process of a launcher for a training of its own
         if not has_half_precision():
             self.dataloader_pin_memory = False  # there is nothing to pin it for
             if self.bf16 is None:  # type: ignore[has-type]
                 self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
-        if self.bf16 is False and not self.fp16 and os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16":
-            # of a file of accelerate; transformers lets bf16=True alone go before it
-            os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
-
-    def _begin_on_cpu(self) -> None:
-        """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
-
-        transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
-        """
-        if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "RANK" not in os.environ:
-            return
-        if not torch.accelerator.is_available():
-            self.use_cpu = True
-        if self.use_cpu or parse_flag_from_env("ACCELERATE_USE_CPU"):
-            PartialState(cpu=True, backend=self.ddp_backend, timeout=self.ddp_timeout_delta)
 
     def _choose_best_by_nll(self) -> None:
         """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
@@ -233,8 +215,7 @@ def parse(words: Sequence[str]) -> Settings:
     read, rest = parser.parse_known_args(words)
     parser.check_names([word.partition("=")[0] for word in rest if word.startswith("--")])
     if rest:
-        hint = "--model, --data or --config go before a name"
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="--model, --data or --config go before a name")
     fields = vars(read)
     if "dataset_name" in fields:
         fields["dataset_name"] = ",".join(fields["dataset_name"])
@@ -247,6 +228,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
     parser.check_names(own)
     recipe = _read_recipe(parser, str(own.pop("config"))) if "config" in own else {}
+    defaults = dict(vars(parser.parse_args([])))
     with refusing():
         parser.set_defaults_with_config(**recipe | own)
         raw = dict(vars(parser.parse_args([])))
@@ -258,17 +240,16 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
         raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
-    defaults = _defaults()  # secrets and the place of the run are left out of what is noted
+    # secrets and the place of the run are left out of what is noted
     overrides = {
         name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place
         for name, value in raw.items()
         if name not in ("output_dir", "config") and value != defaults[name] and not is_secret(name)
     }
     with refusing():
-        made: list[Any] = []
-        for kind in KINDS:
-            made.append(kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}))
-    data, args, model = made
+        data, args, model = (
+            kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}) for kind in KINDS
+        )
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     model.model_name_or_path = find_weights(model.model_name_or_path)
@@ -297,11 +278,6 @@ def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
         if short in fields and name in fields:
             raise UsageError(f"is the same as {name}, which is given, too", field=short, hint="remove one of them")
     return {ALSO.get(name, name): value for name, value in fields.items()}
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
 
 
 def load_tokenizer(settings: Settings) -> Any:

@@ -11,14 +11,12 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
@@ -37,18 +35,15 @@ from trimsft.head.loss import TrainedRows
 from trimsft.objectives import Objective, TokenStats, make_objective, needs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trimsft.head.loss import Backend
 
 Model = TypeVar("Model", bound=nn.Module)
-_MASKED = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
 
 
 @dataclass(kw_only=True)
 class FusedHead:
-    """The settings by which a patched model computes its loss: `model.trimsft_head`, free to change between steps."""
+    """Settings by which a patched model computes its loss: `model.trimsft_head`, free to change between steps."""
 
     objective: Objective
     skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
@@ -62,10 +57,6 @@ class FusedHead:
 
     def note_gradient(self, gradient: Tensor) -> None:
         self.in_graph = True
-
-    def keywords(self) -> dict[str, Any]:
-        """Return the settings as `linear_cross_entropy` takes them."""
-        return {name: value for name, value in vars(self).items() if name not in ("checked", "in_graph")}
 
 
 @dataclass
@@ -109,23 +100,27 @@ def patch(
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
     """
-    settings = {"skip_below": skip_below, "low_memory": low_memory, "backend": backend, "entropy": entropy}
-    attach(model, fused_head(model, objective, **settings))
-    return model
-
-
-def fused_head(model: Any, objective: Objective | str, **settings: Any) -> FusedHead:
-    """Return the head that `attach` puts into a model; raise for a model that cannot have one."""
-    scale, softcap = logit_transform(_base_of(model))
-    objective = make_objective(objective) if isinstance(objective, str) else objective
-    return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
-
-
-def attach(model: Any, head: FusedHead) -> None:
-    """Let a model compute its loss by this head until `unpatch`."""
     base = inside_peft(model)
-    base.trimsft_head = head
+    if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
+        raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
+    name, head = type(base).__name__, base.get_output_embeddings()
+    if head is None:
+        raise WrongArgument(f"{name} has no output embedding (lm_head); is it a causal LM?", field="model")
+    if base.config.is_encoder_decoder or name.endswith("ForMaskedLM"):
+        raise WrongArgument(f"{name} is no causal language model; only those can be patched", field="model")
+    _refuse_adapter(head)
+    scale, softcap = logit_transform(base)
+    base.trimsft_head = FusedHead(
+        objective=make_objective(objective) if isinstance(objective, str) else objective,
+        skip_below=skip_below,
+        low_memory=low_memory,
+        backend=backend,
+        entropy=entropy,
+        logit_scale=scale,
+        softcap=softcap,
+    )
     _put_before(base, _fused_forward)
+    return model
 
 
 def unpatch(model: Model) -> Model:
@@ -211,12 +206,11 @@ def _take_off(module: nn.Module) -> bool:
 
     In the second case it stays and passes all calls on.
     """
-    if module.__dict__.get("forward") != module.__dict__.get("trimsft_forward"):
-        return False
-    if module.__dict__.pop("trimsft_forward", None) is None:
+    own = module.__dict__.get("trimsft_forward")
+    if own is None or module.__dict__.get("forward") != own:
         return False
     previous = module.__dict__.pop("trimsft_previous")
-    del module.__dict__["forward"]
+    del module.__dict__["forward"], module.__dict__["trimsft_forward"]
     if previous is not None:
         module.__dict__["forward"] = previous
     return True
@@ -238,27 +232,31 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
-    if len(args) > 5 and hasattr(self, "trimsft_head"):  # the sixth or a later one is called labels
+    settings: FusedHead | None = getattr(self, "trimsft_head", None)
+    if len(args) > 5 and settings is not None:  # the sixth or a later one is called labels
         problem = "a patched model takes five arguments by position at most, and labels by name"
         raise WrongArgument(problem, field="labels")
     about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
-    settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
     if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
         return original(*args, **kwargs, **{name: value for name, value in about_loss.items() if value is not None})
-    if kwargs.pop("logits_to_keep", 0):
-        raise UsageError("a patched model makes no logits when it is given labels", field="logits_to_keep")
     if shift_labels is None:
         shift_labels, token_weights, token_roles = shifted(labels), shifted(token_weights, 0), shifted(token_roles, 0)
     assert shift_labels is not None
     if token_weights is not None:
         shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
-    head = _uncompiled(self.get_output_embeddings())
+    head, name = _uncompiled(self.get_output_embeddings()), type(self).__name__
     facts = _facts(needs_of(settings.objective), shift_labels, kwargs.get("position_ids"), token_roles)
     call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, _start_counting(head, shift_labels))
-    with call.through(head):
+    if not hasattr(head, "trimsft_call"):
+        _refuse_adapter(head)
+        _put_before(head, _head_forward)  # hooks fire as ever: FSDP and ZeRO gather its weight there
+        head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
+    head.trimsft_call = call
+    try:
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
-    name = type(self).__name__
+    finally:
+        head.trimsft_call = None
     if len(call.results) != 1:
         raise UnsuitedHead(
             f"{name} called its output embedding {len(call.results)} times in one forward pass; the fused head can "
@@ -318,19 +316,6 @@ class _Call:
     results: list[LossOutput] = field(default_factory=list)
     placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
 
-    @contextmanager
-    def through(self, head: Any) -> Iterator[None]:
-        """Within, calling `head` computes the loss. Its hooks fire as ever: FSDP and ZeRO gather its weight there."""
-        if not hasattr(head, "trimsft_call"):
-            _refuse_adapter(head)
-            _put_before(head, _head_forward)
-            head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
-        head.trimsft_call = self
-        try:
-            yield
-        finally:
-            head.trimsft_call = None
-
 
 @_disable_dynamo
 def _remember_output(head: Any, _: Any, output: Tensor) -> None:
@@ -361,7 +346,7 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
         ignore_index=IGNORED,
         normalizer=call.normalizer,
         trained=call.trained,
-        **settings.keywords(),
+        **{name: value for name, value in vars(settings).items() if name not in ("checked", "in_graph")},
     )
     call.results.append(result)
     # the loss, so that hooks on the output are on its way back, and once the probe
@@ -373,25 +358,6 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
 def shifted(labels: Tensor | None, fill: int = IGNORED) -> Tensor | None:
     """Return the label each position predicts: one to the left, nothing for the last. The one place that shifts."""
     return None if labels is None else torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
-
-
-def _base_of(model: Any) -> Any:
-    """Return the transformers model itself; raise for one that cannot be fused."""
-    base = inside_peft(model)
-    if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
-        raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
-    name, head = type(base).__name__, base.get_output_embeddings()
-    problem = None
-    if head is None:
-        problem = "has no output embedding (lm_head); is it a causal LM?"
-    elif getattr(base.config, "is_encoder_decoder", False):
-        problem = "is an encoder-decoder model; only causal language models can be patched"
-    elif name in _MASKED or name.endswith("ForMaskedLM"):
-        problem = "is a masked language model; only causal ones can be patched"
-    if problem is not None:
-        raise WrongArgument(f"{name} {problem}", field="model")
-    _refuse_adapter(head)
-    return base
 
 
 def inside_peft(model: Any) -> Any:

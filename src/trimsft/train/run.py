@@ -17,15 +17,13 @@ from typing import Any
 
 from accelerate.utils import gather_object
 from datasets import disable_progress_bars
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
 from transformers import TrainerCallback, set_seed
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
+from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, publish
@@ -43,7 +41,7 @@ HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
     "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id", "gradient_checkpointing",
-    "low_memory", "push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_token",
+    "low_memory", "hub_token",
 ])  # fmt: skip
 """Settings that may change when a run is continued: none of them touches the weights, but for rounding."""
 
@@ -96,7 +94,6 @@ def train(settings: Settings) -> TrainResult:
                 result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
             else:
                 result = _train(settings, run, stopping)
-            _push(run, settings)
         return result
     except BaseException as error:
         last: BaseException | None = error
@@ -161,6 +158,9 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
     """Take the run directory for as long as it is worked in; return whether the run is finished already."""
+    if settings.args.push_to_hub:
+        hint = f"remove it, and upload the finished model: hf upload NAME {run.model_dir}"
+        raise UsageError("has no effect", field="push_to_hub", hint=hint)
     is_new = not run.path.exists()
     held.enter_context(run.lock())
     # where nothing was trained nothing is left, not even the lock, which is still held
@@ -179,21 +179,17 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
     """Refuse another model, data, code of an objective or number of processes than the run began with."""
-    for kind, now in _inputs(settings).items():
-        recorded = _recorded(run, kind)
-        before = recorded.get("fingerprint")
-        if before and now["fingerprint"] and before != now["fingerprint"]:
-            raise RunError(
-                f"{run.path} holds a run whose {kind} was another: {recorded.get('name')} has changed since",
-                hint="restore it to continue, or choose another output directory",
-            )
-    processes = settings.args.world_size
-    before = run.read_manifest().get("processes", processes)
-    if before != processes:  # which examples meet in a batch depends on their number
-        raise RunError(
-            f"{run.path} holds a run of {before} processes, not {processes}",
-            hint="start it with as many to continue it, or choose another output directory",
-        )
+    manifest, processes = run.read_manifest(), settings.args.world_size
+    changed = [
+        f"whose {kind} was another: {now['name']} has changed since"
+        for kind, now in _inputs(settings).items()
+        if now["fingerprint"] and now["fingerprint"] != (_recorded(run, kind).get("fingerprint") or now["fingerprint"])
+    ]
+    if manifest.get("processes", processes) != processes:  # which examples meet in a batch depends on their number
+        changed.append(f"of {manifest['processes']} processes, not {processes}")
+    if changed:
+        hint = "restore it to continue, or choose another output directory"
+        raise RunError(f"{run.path} holds a run {changed[0]}", hint=hint)
 
 
 def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
@@ -206,7 +202,6 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.hub_model_id = args.hub_model_id or run.path.resolve().name
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
     for disable in (disable_progress_bar, disable_progress_bars):  # of transformers and datasets, between our lines
         disable()
@@ -269,8 +264,6 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
         )
     beside = run.path / ".model"
     by_main(lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
-    if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
-        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     with explained(beside, "the model"):
         trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
     by_main(lambda: _publish(trainer, beside, run, settings))
@@ -283,19 +276,3 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it was marked finished
         publish(beside, run.model_dir)
-
-
-def _push(run: RunDirectory, settings: Settings) -> None:
-    """Push the finished model to the hub, once; if that fails, the same command tries again."""
-    args = settings.args
-    if not args.push_to_hub or args.process_index or run.read_manifest().get("pushed"):
-        return
-    api = HfApi(token=args.hub_token)
-    try:
-        name = args.hub_model_id or run.path.resolve().name
-        name = api.create_repo(name, private=args.hub_private_repo, exist_ok=True).repo_id
-        api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
-    except (HfHubHTTPError, OSError) as error:
-        raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
-    run.write_manifest(pushed=name)
-    logger.warning("pushed to %s", name)

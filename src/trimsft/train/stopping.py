@@ -28,10 +28,10 @@ SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice
 
 
 class Stopping(TrainerCallback):  # type: ignore[misc]
-    """Obeys signals that ask to end, also SIGINT that was inherited as ignored; a second Ctrl-C ends all at once.
+    """Obeys signals that ask to end; a second Ctrl-C ends all at once.
 
-    SIGTERM may come any number of times: Slurm sends it to every process of a step, launchers pass theirs on to their
-    ranks, and it comes again at the time limit. Outside of the training loop and of saving the first signal ends all.
+    SIGTERM may come any number of times: from Slurm, from a launcher, and again at the time limit. Outside of the
+    training loop and of saving the first signal ends all.
     """
 
     def __init__(self) -> None:
@@ -87,8 +87,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._agreed = self._signal
         if self._group is not None:
-            # a signal may reach the ranks at different steps, or only one of them: all stop after the same step;
-            # between two processes of one busy machine this took 0.25 ms
+            # a signal may reach the ranks at different steps, or only one of them: all stop after the same step
             highest = torch.tensor(self._signal)
             distributed.all_reduce(highest, op=distributed.ReduceOp.MAX, group=self._group)
             self._agreed = int(highest)
@@ -109,10 +108,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
 
 def keep_workers(loader: Any) -> Any:
-    """Have the processes that load data ignore SIGTERM, which Slurm sends to them, too.
-
-    By default they die of it, and the training with them before it can save. They still end with the training.
-    """
+    """Have processes that load data ignore SIGTERM, which Slurm sends to them, too, and end with the training."""
     plain: DataLoader[Any] = getattr(loader, "base_dataloader", loader)  # inside of accelerate's
     plain.worker_init_fn = partial(_begin_worker, plain.worker_init_fn)
     return loader

@@ -17,7 +17,7 @@ import torch
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
-from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, TrainingArguments
 from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
@@ -27,15 +27,14 @@ from trimsft.errors import DataError, UsageError, WrongArgument
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
 from trimsft.tables import render
-from trimsft.train import batches, forms
-from trimsft.train.batches import TOKEN_COLUMNS
+from trimsft.train import batches
+from trimsft.train.batches import TOKEN_COLUMNS, PackedTexts
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main
 from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.packed import PackedTexts
-from trimsft.train.patching import attach, fused_head, unpatch
+from trimsft.train.patching import patch, unpatch
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, StepLines, Telemetry, first_and_last
+from trimsft.train.telemetry import Band, Telemetry, first_and_last
 
 logger = logging.getLogger("trimsft")
 
@@ -56,7 +55,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         others: the arguments of `SFTTrainer`, such as callbacks, optimizers and peft_config.
 
     Attributes:
-        fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
+        objective: weighs the tokens, within `train` and `evaluate`; then the model is again what the user gave.
         layer_compiler: compiles the layers, where settings ask for it.
         telemetry: counts the tokens of each log and warns.
         packed_texts: has texts in rows, and checks that a model keeps them apart.
@@ -86,23 +85,19 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if compute_loss_func is not None or args.label_smoothing_factor:
             field = "label_smoothing_factor" if compute_loss_func is None else "compute_loss_func"
             raise UsageError("would replace the objective", field=field, hint="use trl.SFTTrainer for it")
-        chosen = make_objective(objective) if isinstance(objective, str) else objective
-        chosen = args.make_objective() if chosen is None else chosen
+        chosen = args.make_objective() if objective is None else objective
+        self.objective: Objective = make_objective(chosen) if isinstance(chosen, str) else chosen
         if formatting_func is None:
-            train_dataset = forms.known(train_dataset, args, "train")
-            eval_dataset = forms.known(eval_dataset, args, "eval")
+            train_dataset = batches.known(train_dataset, args, "train")
+            eval_dataset = batches.known(eval_dataset, args, "eval")
         init_kwargs = args.model_init_kwargs
         if isinstance(model, str):
-            if processing_class is None:
-                own = {"revision": (init_kwargs or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
-                processing_class = AutoProcessor.from_pretrained(model, **own)
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory, "entropy": True}
-        fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
+        unpatch(patch(model, self.objective))  # TRL would stumble over a model that cannot be patched
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
-        self._is_fused, self._needs_roles = False, "role" in needs_of(chosen)
+        self._is_fused, self._needs_roles = False, "role" in needs_of(self.objective)
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, None, compute_metrics,
@@ -119,23 +114,15 @@ class TrimSFTTrainer(AtomicCheckpoints):
             args.logging_nan_inf_filter = False
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        self.fused_head = fused_head(self.model, chosen, **head)
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in Band._fields))
+        band = Band(*(getattr(self.objective, name, getattr(args, name)) for name in Band._fields))
         ends = getattr(self.model.generation_config, "eos_token_id", None)
         ends = {*(ends if isinstance(ends, list | tuple) else [ends]), self._tokenizer.eos_token_id} - {None}
         self.telemetry = Telemetry(self, band, tuple(ends))
-        for callback in list(self.callback_handler.callbacks):
-            if type(callback) in (ProgressCallback, PrinterCallback):
-                self.remove_callback(callback)
-        for callback in (StepLines(), self.telemetry):
-            self.add_callback(callback)
-
-    @property
-    def objective(self) -> Objective:
-        """The objective by which the tokens are weighed."""
-        return self.fused_head.objective
+        for callback in (ProgressCallback, PrinterCallback):  # the telemetry prints in their place
+            self.remove_callback(callback)
+        self.add_callback(self.telemetry)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
         return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
@@ -147,10 +134,10 @@ class TrimSFTTrainer(AtomicCheckpoints):
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
-            dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name, with_roles=self._needs_roles)
-        if not isinstance(dataset, Dataset) and TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
-            return batches.cut_with_weights(dataset, args, packing)
+            dataset = batches.tokenised(dataset, self._tokenizer, args, dataset_name, with_roles=self._needs_roles)
         if not isinstance(dataset, Dataset):
+            if TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
+                return batches.cut_with_weights(dataset, args, packing)
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
@@ -167,31 +154,21 @@ class TrimSFTTrainer(AtomicCheckpoints):
         else:
             dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
         if len(dataset) == 0:
-            raise DataError(
-                f"{args.max_length} leaves no trained token in any of {report.rows:,} rows of the {dataset_name} data; "
-                f"the longest has {report.longest:,} tokens",
-                field="max_length",
-            )
+            rows = f"{report.rows:,} rows of the {dataset_name} data"
+            raise DataError(f"{args.max_length} leaves no trained token in any of {rows}", field="max_length")
         return dataset
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         self._signature_columns += [name for name in TOKEN_COLUMNS if name not in self._signature_columns]
 
-    def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
-        collate = self.data_collator
-        if self.padding_free and self.accelerator.num_processes > 1 and description != "Training":
-            self.data_collator = batches.WithRowLengths(collate)
-        try:
-            return keep_workers(super()._get_dataloader(dataset, description, *args, **kwargs))
-        finally:
-            self.data_collator = collate
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        return keep_workers(super()._get_dataloader(*args, **kwargs))
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate as TRL does, but count every row once on several processes."""
-        lengths, rank = inputs.pop(batches.ROW_LENGTHS, None), self.accelerator.process_index // self.get_tp_size()
-        inputs = batches.without_repeats(inputs, lengths, self.accelerator, rank)
-        return super().prediction_step(model, inputs, *args, **kwargs)
+        rank = self.accelerator.process_index // self.get_tp_size()
+        return super().prediction_step(model, batches.without_repeats(inputs, self.accelerator, rank), *args, **kwargs)
 
     # the loss ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +179,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
             yield
             return
         model, self._is_fused = self.model, True
-        attach(model, self.fused_head)
+        patch(model, self.objective, skip_below=self.args.skip_below, low_memory=self.args.low_memory, entropy=True)
         compiled = self.layer_compiler.compiled(model, accumulates=self.args.gradient_accumulation_steps > 1)
         try:
             with compiled, batches.without_cudnn_attention():
@@ -220,6 +197,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
+        inputs.pop(batches.ROW_LENGTHS, None)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
@@ -266,10 +244,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.telemetry.add_figures(logs)
         super().log(logs, start_time)
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.telemetry.remember()
-        super()._save_checkpoint(model, trial)
-
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
         if self.is_world_process_zero():
             model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
@@ -298,11 +272,8 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
-        asked = given.get("attn_implementation") is not None
-        follows = "other logits follow" if asked else "it is eager, which is slower than flash_attention_2"
-        logger.warning("attention caps its scores in this model, and sdpa leaves that out: %s", follows)
-        if not asked:
-            model.set_attn_implementation("eager")
+        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower")
+        model.set_attn_implementation("eager")
     return model
 
 
@@ -327,34 +298,33 @@ def as_config(model: Any, args: Any) -> TrimSFTConfig:
 
 # ---- the model card
 
-CARD_SETTINGS = (
-    "learning_rate", "lr_scheduler_type", "num_train_epochs", "max_steps", "max_length", "packing",
-    "per_device_train_batch_size", "gradient_accumulation_steps", "bf16", "seed",
-)  # fmt: skip
+CARD_SETTINGS = ("learning_rate", "num_train_epochs", "max_steps", "max_length", "packing", "seed")
 
 
 def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, tags: Any = None) -> ModelCard:
     """Return what the model was made from, with what settings, and the figures of its first and last log."""
-    base, is_adapter = get_config_model_id(trainer.model.config) or "", hasattr(trainer.model, "peft_config")
     # a folder or file of this machine is named without its path
-    is_local, is_file = os.path.isdir(base), os.path.exists(str(dataset_name))
+    base, data = (
+        os.path.basename(name) if os.path.exists(name) else name
+        for name in (get_config_model_id(trainer.model.config) or "", dataset_name or "")
+    )
+    is_adapter = hasattr(trainer.model, "peft_config")
     header = ModelCardData(
-        base_model=base if base and not is_local else None,
-        datasets=[dataset_name] if dataset_name and not is_file else None,
+        base_model=base if "/" in base else None,
+        datasets=[data] if "/" in data else None,
         library_name="peft" if is_adapter else "transformers",
-        model_name=model_name,
         tags=sorted({*trainer._tag_names, *([tags] if isinstance(tags, str) else tags or [])}),
         pipeline_tag="text-generation",
     )
     objective = getattr(trainer.objective, "__name__", trainer.objective)
-    sections = [
+    paragraphs = [
+        f"---\n{header.to_yaml()}\n---",
         f"# {model_name or 'model'}",
-        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{os.path.basename(base) if is_local else base}`, "
-        f"trained with the objective `{objective}`: loss = sum of w * cross-entropy over the trained tokens of the "
-        "global batch / their number, w not differentiated (*Which Tokens Should SFT Actually Learn?*).",
-        *([f"Data: `{os.path.basename(dataset_name) if is_file else dataset_name}`."] if dataset_name else []),
+        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{base}` with the objective `{objective}` "
+        "(*Which Tokens Should SFT Actually Learn?*).",
+        *([f"Data: `{data}`."] if data else []),
         *(f"{name}: {report}" for name, report in trainer.length_reports.items()),
-        ", ".join(f"{name} {getattr(value := getattr(trainer.args, name), 'value', value)}" for name in CARD_SETTINGS),
+        ", ".join(f"{name} {getattr(trainer.args, name)}" for name in CARD_SETTINGS),
+        render(first_and_last(trainer.state.log_history), "markdown"),
     ]
-    figures = render(first_and_last(trainer.state.log_history), "markdown")
-    return ModelCard(f"---\n{header.to_yaml()}\n---\n\n" + "\n\n".join([*sections, figures]))
+    return ModelCard("\n\n".join(paragraphs))
