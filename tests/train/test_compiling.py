@@ -10,7 +10,7 @@ from torch._dynamo.utils import counters
 
 from tests.train.tiny import ARCHITECTURES, assert_same_gradients, logged, make_model, make_trainer, words
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.compiling import _keep_gradients, layers_of
+from trimsft.train.trainer import _keep_gradients, layers_of
 
 # dynamo hides this warning by a way that does not hide it from pytest
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")

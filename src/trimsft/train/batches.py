@@ -5,9 +5,8 @@
 A causal model never looks to the right: a mask against padding on the right is of no use. On an H200 attention takes
 three times as long with one (docs/performance.md), and the host waits for the device; so on CUDA it is left out.
 
-With `packing` or `padding_free` only positions say where a text ends. A model that does not look there, or whose layers
-carry a state from token to token, is trained on texts that see the ones before them, and nothing shows it. So it is
-tried with the first batch: log-likelihoods in the row and in a row of their own must be the same.
+Of packed texts only positions say where one ends. A model that does not look there, or whose layers carry a state on,
+is trained on texts that see the ones before them. So it is tried with the first batch.
 """
 
 from __future__ import annotations
@@ -137,19 +136,13 @@ class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
 
 @dataclass
 class PackedRows(WeightedRows):
-    """Rows of several texts each, which transformers tells apart by their positions if there is no mask.
+    """Rows of several texts each, which transformers tells apart by their positions if there is no mask."""
 
-    Rows that are not packed, of an evaluation, are padded as TRL does.
-
-    Args:
-        width: packed rows are padded to it.
-    """
-
-    width: int | None = None
+    width: int | None = None  # packed rows are padded to it
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Tensor]:
         batch: dict[str, Tensor] = super().torch_call(examples)
-        if "seq_lengths" not in examples[0]:
+        if "seq_lengths" not in examples[0]:  # not packed, of an evaluation
             return {name: value for name, value in batch.items() if name != POSITIONS}
         batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
         missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
@@ -163,27 +156,20 @@ PAD_RIGHT = (DataCollatorForLanguageModeling, WeightedRows, PackedRows)
 
 
 def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
-    """Return how many tokens of a batch are no padding: by its mask, or by positions.
-
-    Those are 0 at the start of a text and in padding after it; a text of a single token, which trains nothing, is not
-    told from that.
-    """
+    """Return how many tokens of a batch are no padding: by its mask, or by positions, which are 0 in padding."""
     if MASK in batch:
         return batch[MASK].sum()  # type: ignore[no-any-return]
     if POSITIONS not in batch:
         return batch["input_ids"].numel()  # type: ignore[no-any-return]
-    following = nn.functional.pad(batch[POSITIONS][:, 1:], (0, 1))
+    following = nn.functional.pad(batch[POSITIONS][:, 1:], (0, 1))  # a text begins with 0, too
     return ((batch[POSITIONS] > 0) | (following > 0)).sum()  # type: ignore[no-any-return]
 
 
 def without_repeats(inputs: dict[str, Any], accelerator: Any, rank: int) -> dict[str, Any]:
     """Return a batch of an evaluation in which rows that another process has, too, have no labels.
 
-    accelerate fills the last batches up with rows from the beginning, so that all processes have as many. Put one after
-    the other, the last batches begin with `remainder` rows that are new.
-
-    Args:
-        rank: of the process among those that have different rows.
+    accelerate fills the last batches up with rows from the beginning, so that all processes have as many. In the order
+    of `rank`, of those that have different rows, the last batches begin with `remainder` rows that are new.
     """
     state = accelerator.gradient_state
     is_filled_up = accelerator.num_processes > 1 and state.end_of_dataloader and state.remainder > 0
@@ -207,18 +193,13 @@ def splits_rows(accelerator: Any) -> bool:
     return parallel is not None and bool(parallel.cp_enabled)
 
 
-def learns_prompt(model: Any) -> bool:
-    """Return whether PEFT puts virtual tokens before each row: prompt tuning, prefix tuning, P-tuning."""
-    return any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values())
-
-
 def is_causal(model: Any) -> bool:
-    """Return whether all of a model looks to the left alone, by torch's own attention.
-
-    That is a model for text, without a prompt that is learned, which stands in the cache and not in the batch.
-    """
+    """Return whether all of a model for text looks to the left alone, by torch's own attention."""
     config = model.config
-    if config.get_text_config() is not config or config._attn_implementation != "sdpa" or learns_prompt(model):
+    if config.get_text_config() is not config or config._attn_implementation != "sdpa":
+        return False
+    # a prompt of PEFT's that is learned stands in the cache and not in the batch
+    if any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values()):
         return False
     said = {module.is_causal for module in model.modules() if hasattr(module, "is_causal")}
     return said == {True} and bool(getattr(config, "is_causal", True))  # where its modules do not know
@@ -264,8 +245,7 @@ class PackedTexts:
     def collator(self, collator: Any) -> Any:
         """Return TRL's collator of packed texts, but with a row for a row where attention is torch's own.
 
-        TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
-        memory and time with the square of its length.
+        TRL makes one row of all, for flash attention; a mask of it costs the square of its length.
         """
         trainer = self.trainer
         is_packed = trainer.padding_free and trainer.args.packing
@@ -318,7 +298,7 @@ class PackedTexts:
 def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return packed rows with the labels of texts that follow another, and a batch with each of these texts in a row.
 
-    The labels have the same order in both. Of the longest texts as many are taken as need no more room than they had.
+    Of the longest texts as many are taken as need no more room than they had.
     """
     starts = batch[POSITIONS] == 0  # padding has texts of one token
     numbers = (starts.flatten().cumsum(0) - 1).view_as(starts)
@@ -340,10 +320,7 @@ def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def change_between(model: Any, together: Mapping[str, Any], alone: Mapping[str, Any], reduce: Any) -> float:
-    """Return how far log-likelihoods of the same labels move between two batches, in their standard deviations.
-
-    That is the mean of all ranks, by `reduce`, or that of the beginnings of texts if it is more.
-    """
+    """Return how far log-likelihoods, or those of beginnings if that is more, move, in their standard deviations."""
     inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
     nll, other = inner(**together).tokens.nll, inner(**alone).tokens.nll
     begins = (together[POSITIONS][together["labels"] != IGNORED] <= BEGINNING).to(nll.device)

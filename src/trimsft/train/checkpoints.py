@@ -160,14 +160,8 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
-    """Return on every process what the main one makes, since two views of a network disk may differ; or its error.
-
-    Args:
-        everywhere: every process does the work and keeps its own result; only the error is shared.
-    """
-    is_main: bool = PartialState().is_main_process
-    made: Any = None
-    error: TrimSFTError | None = None
+    """Return what the main process makes, or raise its error, on all; `everywhere` has each keep its own result."""
+    is_main, made, error = PartialState().is_main_process, None, None
     try:
         made = work() if is_main or everywhere else None
     except TrimSFTError as own:
@@ -176,10 +170,10 @@ def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
     broadcast_object_list(shared)
     if shared[1] is not None and not is_main:
         error = shared[1]
-        error.is_reported = True
+        error.is_reported = True  # so that it is printed once
     if error is not None:
         raise error
-    return made if everywhere else shared[0]  # type: ignore[no-any-return]
+    return made if everywhere else shared[0]  # type: ignore[return-value]
 
 
 # ---- whole or torn
@@ -247,10 +241,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def clear_staging(folder: Path) -> None:
-    """Tidy up after a killed run: what was complete but for its name gets it, the rest goes.
-
-    For the process that holds the run, before it looks for a checkpoint; a reader must not touch a run in use.
-    """
+    """Tidy up after a killed run, as the process that holds it: what lacked only its name gets it, the rest goes."""
     for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)
@@ -301,9 +292,8 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
 def load_weights(model: Any, checkpoint: Path) -> None:
     """Replace the weights of a model by those of a checkpoint; raise where any does not fit.
 
-    transformers saves some models in another layout than it holds them in (the experts of Mixtral, Qwen3-MoE or
-    OLMoE), and its Trainer passes over names that do not fit: experts keep what they were. `from_pretrained` knows
-    both layouts.
+    transformers saves experts in another layout than it holds them in, and its Trainer passes over names that do not
+    fit: they keep what they were. `from_pretrained` knows both layouts.
     """
     loaded = None
     with opened_as_data(checkpoint):

@@ -93,8 +93,18 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         for name in ("max_steps", "num_train_epochs", "max_length", "global_batch"):
             if getattr(self, name) == 0:
                 raise UsageError("must not be 0", field=name)
-        self._choose_best_by_nll()
-        self._choose_device()
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # or transformers would take each process of a launcher for a training of its own
+        if not has_half_precision():
+            self.dataloader_pin_memory = False  # there is nothing to pin it for
+            if self.bf16 is None:  # type: ignore[has-type]
+                self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
+        # checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any
+        by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
+        if by_metric and self.metric_for_best_model is None and self.objective != "sft":  # type: ignore[has-type]
+            self.metric_for_best_model = "eval_nll"
+        if self.greater_is_better is None and str(self.metric_for_best_model).endswith("nll"):  # type: ignore[has-type]
+            self.greater_is_better = False
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
@@ -103,24 +113,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.make_objective()
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-
-    def _choose_device(self) -> None:
-        """Train in float32 where there is no half precision, and on the CPU where there is nothing else."""
-        if not torch.accelerator.is_available():
-            self.use_cpu = True  # or transformers would take each process of a launcher for a training of its own
-        if not has_half_precision():
-            self.dataloader_pin_memory = False  # there is nothing to pin it for
-            if self.bf16 is None:  # type: ignore[has-type]
-                self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
-
-    def _choose_best_by_nll(self) -> None:
-        """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
-        by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
-        metric: str | None = self.metric_for_best_model  # type: ignore[has-type]
-        if by_metric and metric is None and self.objective != "sft":
-            metric = self.metric_for_best_model = "eval_nll"
-        if self.greater_is_better is None and str(metric).endswith("nll"):  # type: ignore[has-type]
-            self.greater_is_better = False
 
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""
@@ -247,9 +239,10 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
         if name not in ("output_dir", "config") and value != defaults[name] and not is_secret(name)
     }
     with refusing():
-        data, args, model = (
+        made: list[Any] = [
             kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}) for kind in KINDS
-        )
+        ]
+    data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     model.model_name_or_path = find_weights(model.model_name_or_path)
@@ -309,11 +302,7 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`.
-
-    Args:
-        is_over: returns whether the settings have proved their worth, so that an error is something else.
-    """
+    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`; until `is_over`."""
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, RuntimeError, ZeroDivisionError) as error:

@@ -124,10 +124,7 @@ def patch(
 
 
 def unpatch(model: Model) -> Model:
-    """Undo `patch`: with labels, too, the model does what it did before; returns the same model.
-
-    A model that was never patched is left as it is.
-    """
+    """Undo `patch`, if the model is patched: with labels, too, it does what it did before; returns the same model."""
     base = inside_peft(model)
     head = _uncompiled(base.get_output_embeddings())
     base.__dict__.pop("trimsft_head", None)
@@ -146,8 +143,6 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
 
     A trainer that computes another loss, for instance from logits, would train without the objective and say nothing:
     so the first update is refused if no gradient has come back through the weighted loss.
-
-    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/coming_from.md.
 
     Args:
         objective: the weight of each token, or its name.

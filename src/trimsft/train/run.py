@@ -77,8 +77,7 @@ def train(settings: Settings) -> TrainResult:
     """Train into the run directory of the settings; a run that was begun there is continued, a finished one left.
 
     Raises:
-        UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
-            A directory that was not there is not there afterwards.
+        UsageError, DataError, RunError: before anything is trained; a new directory is removed again.
         WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
         Interrupted: after a signal, with what there is to continue from.
     """

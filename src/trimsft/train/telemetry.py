@@ -114,10 +114,7 @@ class TokenSums:
         return totals
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
-        """Return the figures since the last call, over all ranks by `reduce` (a sum).
-
-        Empty if there were no tokens, only the speed if none of them was trained on.
-        """
+        """Return the figures since the last call, over all ranks by `reduce` (a sum); of no token only the speed."""
         device = self._pending[0][1].device if self._pending else device
         everything = reduce(self._count(device)).tolist()  # a rank that had nothing still takes part
         seconds, self.since = time.perf_counter() - self.since, time.perf_counter()
@@ -157,17 +154,16 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
 def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[str, str]:
     """Return warnings about these figures, by a name under which each is given once."""
     said: dict[str, str] = {}
+    ratio, reach = figures["effective_ratio"], band.margin - 3 * band.bandwidth
     if isinstance(objective, TrimSFT | TrimSFTEasy) and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
-            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths "
-            f"({band.margin - 3 * band.bandwidth:g}): the base model does not support this data and hardly learns from "
-            "it; objective=auto-trim or objective=sft is advised"
+            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({reach:g}): "
+            "the base model hardly learns from them; objective=auto-trim or objective=sft is advised"
         )
-    if figures["effective_ratio"] < 0.01:
+    if ratio < 0.01:
         said["effective ratio"] = (
-            f"the effective ratio is {figures['effective_ratio']:.2%}: under 1 % of the tokens carry the weight, "
-            f"there is next to nothing left to learn from (median gap {figures['gap_p50']:.1f}); stop here, or "
-            "choose another margin or a larger bandwidth"
+            f"the effective ratio is {ratio:.2%}: next to nothing is left to learn from (median gap "
+            f"{figures['gap_p50']:.1f}); stop here, or choose another margin or a larger bandwidth"
         )
     # little weight is right where the model knows when to stop
     if figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
@@ -179,10 +175,7 @@ def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[
 
 
 class Telemetry(TrainerCallback):  # type: ignore[misc]
-    """Counts the tokens of a trainer, of training and of evaluation apart; puts their figures into its logs.
-
-    Every log is a line of `telemetry.jsonl` in the output directory, and one on the terminal.
-    """
+    """Counts the tokens of training and of evaluation; puts figures into logs, on the terminal and into a file."""
 
     def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...]) -> None:
         self.trainer = trainer
@@ -209,10 +202,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
             self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second, with what was before it
 
     def add_figures(self, logs: dict[str, float]) -> None:
-        """Put the figures since the last log into one of Trainer's own, which every rank gets to.
-
-        A user's log() may be on one rank only and must not wait for the others.
-        """
+        """Put the figures since the last log into one of Trainer's own; a user's may be on one rank only."""
         trainer = self.trainer
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
             figures = self._collect("train")

@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import DynamoBackend, TorchDynamoPlugin, parse_flag_from_env
+from accelerate.utils.other import is_repeated_blocks
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
+from torch import nn
 from transformers import PrinterCallback, ProgressCallback, TrainingArguments
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
@@ -30,7 +34,6 @@ from trimsft.tables import render
 from trimsft.train import batches
 from trimsft.train.batches import TOKEN_COLUMNS, PackedTexts
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main
-from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.patching import patch, unpatch
 from trimsft.train.stopping import keep_workers
@@ -56,9 +59,6 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     Attributes:
         objective: weighs the tokens, within `train` and `evaluate`; then the model is again what the user gave.
-        layer_compiler: compiles the layers, where settings ask for it.
-        telemetry: counts the tokens of each log and warns.
-        packed_texts: has texts in rows, and checks that a model keeps them apart.
         length_reports: what truncation costs, by dataset.
     """
 
@@ -208,10 +208,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 with context:
                     outputs = model(**given, num_items_in_batch=num_items_in_batch)
         except FloatingPointError as error:
-            raise FloatingPointError(
-                f"step {self.state.global_step + 1}, rank {self.args.process_index}: {error}; the first tokens of the "
-                f"batch: {inputs['input_ids'].flatten()[:8].tolist()}"
-            ) from error
+            where = f"step {self.state.global_step + 1}, rank {self.args.process_index}"
+            raise FloatingPointError(f"{where}: {error}") from error
         loss = outputs.token_loss
         # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
@@ -247,6 +245,74 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
         if self.is_world_process_zero():
             model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
+
+
+# ---- torch_compile
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the decoder layers: what transformers can checkpoint, or members of a list of one class; outermost."""
+    layers: list[nn.Module] = []
+    for child in model.children():
+        if isinstance(child, GradientCheckpointingLayer):
+            layers.append(child)
+        else:
+            layers += child.children() if is_repeated_blocks(child) else layers_of(child)
+    return layers
+
+
+class LayerCompiler:
+    """Compiles the layers in place where `torch_compile` or `accelerate launch` would have the whole model compiled.
+
+    accelerate's own regional compilation trains a copy of the model, and the fused head sits in the user's.
+    """
+
+    settings: dict[str, Any] | None = None
+
+    def take_settings(self, arguments: dict[str, Any], model: Any) -> dict[str, Any]:
+        """Return the arguments of an accelerator without those that would compile the model, which are kept here."""
+        plugin = arguments["dynamo_plugin"]
+        deepspeed = arguments["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+        if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
+            return arguments
+        if not layers_of(model):
+            problem = f"{type(model).__name__} has no layers that could be compiled"
+            raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
+        self.settings = plugin.to_kwargs()
+        return {**arguments, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
+
+    @contextmanager
+    def compiled(self, model: Any, *, accumulates: bool) -> Iterator[None]:
+        """Within, the layers are compiled; then the model is again what the user gave."""
+        settings = self.settings
+        if settings is None:
+            yield
+            return
+        layers = [layer for layer in layers_of(model) if layer._compiled_call_impl is None]
+        for layer in layers:
+            layer.compile(**settings)
+        options, mode = settings.get("options") or {}, settings.get("mode")
+        makes_graphs = mode in ("reduce-overhead", "max-autotune") or settings.get("backend") == "cudagraphs"
+        hooks = _keep_gradients(layers) if accumulates and (makes_graphs or options.get("triton.cudagraphs")) else []
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer._compiled_call_impl = None
+            for hook in hooks:
+                hook.remove()
+
+
+def _keep_gradients(layers: list[nn.Module]) -> list[Any]:
+    """Have gradients outlast the graph that made them, whose memory the next micro-batch writes over."""
+
+    def keep(parameter: nn.Parameter) -> None:
+        if parameter.grad is not None and not hasattr(parameter.grad, "outlasts"):
+            parameter.grad = parameter.grad.clone()
+            parameter.grad.outlasts = True  # type: ignore[attr-defined]
+
+    parameters = [one for layer in layers for one in layer.parameters() if one.requires_grad]
+    return [parameter.register_post_accumulate_grad_hook(keep) for parameter in parameters]
 
 
 # ---- the model
