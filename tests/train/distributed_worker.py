@@ -9,7 +9,6 @@ tokens of the vocabulary are out of reach for this model: their gap is about -45
 """
 
 import json
-import math
 import os
 import random
 from dataclasses import dataclass
@@ -68,7 +67,7 @@ def train(case: Case, folder: Path) -> None:
         trainer.train(resume_from_checkpoint=True)
     logs = [log for log in history_of(trainer) if "loss" in log]
     is_sharded = all(isinstance(weight, DTensor) for weight in trainer.model.parameters())
-    facts = {"logs": logs, "kept": trainer.kept[:], "nearest": trainer.nearest, "is_sharded": is_sharded}
+    facts = {"logs": logs, "kept": trainer.kept[:], "is_sharded": is_sharded}
     # rows that do not come out even: accelerate gives some of them to two ranks
     facts["evaluated"] = trainer.evaluate(trainer.train_dataset.select(range(11)))
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
@@ -76,24 +75,19 @@ def train(case: Case, folder: Path) -> None:
 
 
 class _Recording(TrimSFTTrainer):
-    """Notes of each micro-batch how many tokens were trained and kept; and the gap nearest to one that decides."""
+    """Notes of each micro-batch how many tokens were trained and kept."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         rows = Dataset.from_list(make_rows())
         settings = _settings(case, folder)
         super().__init__(make_model(tied=case.tied), settings, train_dataset=rows, processing_class=make_tokenizer())
         self.kept: list[tuple[int, int]] = []
-        self.nearest, self._count = math.inf, self.telemetry.observe
+        self._count = self.telemetry.observe
         self.telemetry.observe = self._record
 
     def _record(self, outputs: Any, inputs: dict[str, Any]) -> None:
         self._count(outputs, inputs)
         self.kept.append((len(outputs.labels), outputs.kept))
-        m, tau = self.args.margin, self.args.bandwidth
-        half = tau * math.sqrt(2 * math.log(2))  # where the weight is 0.5
-        for border in (0.0, m - tau, m + tau, m - 3 * tau, m - half, m + half):
-            distances = (outputs.tokens.gap - border).abs().tolist()
-            self.nearest = min(self.nearest, *distances, math.inf)
 
 
 def _settings(case: Case, folder: Path) -> TrimSFTConfig:

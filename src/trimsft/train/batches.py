@@ -39,10 +39,9 @@ TOKEN_COLUMNS = {TOKEN_WEIGHTS: torch.float32, TOKEN_ROLES: torch.int64}
 MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
 IMAGES = {"image", "images"}
 BEGINNING = 16
-"""Tokens of a text that are compared by themselves, too: what a long text says later depends on others but little."""
+"""Tokens of a text that are compared by themselves, too: what comes later depends on others but little."""
 MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
-"""The most that log-likelihoods may move on average, in units of their spread. Rounding moves SmolLM2's by 4e-3 in
-bfloat16 and 9e-7 in float32, texts that see each other by 0.44 and more (docs/guides/packing.md)."""
+"""The most that log-likelihoods may move on average, in units of their spread: docs/guides/packing.md."""
 
 
 # ---- rows

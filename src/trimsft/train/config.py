@@ -1,5 +1,4 @@
-"""`TrimSFTConfig`, TRL's `SFTConfig` with the objective beside it, and all settings of a training: a YAML file and
-`--field value` overrides, as `trl sft` takes them, or a Python call.
+"""`TrimSFTConfig`, TRL's `SFTConfig` with the objective beside it, and all settings of a training.
 
 parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
 make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same

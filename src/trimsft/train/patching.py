@@ -1,8 +1,7 @@
 """`patch(model, objective)`: any transformers causal LM computes the weighted loss itself; `unpatch(model)` undoes it.
 
-The model's own forward runs unchanged, except that its output embedding is replaced for the length of that call
-by the fused head. So everything the model does around it still happens (router losses, hidden-state scaling,
-hooks of FSDP and ZeRO that gather the weight), and nothing of a model is written a second time here.
+The model's own forward runs, with its output embedding replaced by the fused head for the length of that call. So
+router losses, scaling and hooks of FSDP and ZeRO still happen, and nothing of a model is written a second time here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The figures of each log of a training: sums over its tokens, kept on the device and read once; and their warnings.
 
-Every figure is a ratio of sums over all trained tokens since the last log, so it is right across micro-batches and
-ranks. `runs/records.py` lists the fields of a line of `telemetry.jsonl`:
+Every figure is a ratio of sums over all trained tokens since the last log, of all micro-batches and ranks.
+`runs/records.py` lists the fields of a line of `telemetry.jsonl`:
 
     {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...}
 """

@@ -1,7 +1,7 @@
 """`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
 
 Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
-(`compute_loss`) and reports what truncation costs; its checkpoints are whole or absent (`train/checkpoints.py`).
+(`compute_loss`) and reports what truncation costs.
 """
 
 from __future__ import annotations
