@@ -48,7 +48,7 @@ MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
 
 
 def known(rows: Any, args: Any, name: str) -> Any:
-    """Return a dataset, or several by name, with alpaca and sharegpt as problem and solution or as messages."""
+    """Return a dataset, or several by name, with alpaca and sharegpt in other forms."""
     if isinstance(rows, dict):
         return type(rows)({key: known(part, args, key) for key, part in rows.items()})
     if isinstance(rows, Dataset) and len(rows) == 0:
@@ -66,7 +66,7 @@ def known(rows: Any, args: Any, name: str) -> Any:
 
 
 def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bool = False) -> Any:
-    """Return a dataset with tokens and labels of what TRL does not know, other forms and weights; else as it is."""
+    """Return other forms and weights, which TRL does not know, as tokens; or rows as they are."""
     rows = known(rows, args, name)
     if _is_left_alone(rows, args):
         return rows
@@ -98,7 +98,7 @@ def _is_for_trl(columns: list[str], args: Any) -> bool:
 
 
 def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:
-    """Truncate or pack tokenised rows as TRL does, their weights with them, of which it knows nothing."""
+    """Truncate or pack tokenised rows as TRL does, their weights with them."""
     roles = [TOKEN_ROLES] if TOKEN_ROLES in (dataset.column_names or ()) else []
     dataset = dataset.select_columns(["input_ids", "labels", TOKEN_WEIGHTS, *roles])
     if packing:
@@ -116,7 +116,7 @@ def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:
 
 @dataclass
 class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
-    """Makes a batch as TRL does, and puts the weight and role of each label beside it, where rows have them."""
+    """Makes a batch as TRL does, with weight and role of each label where rows have them."""
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = super().torch_call(examples)
@@ -135,7 +135,7 @@ class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
 
 @dataclass
 class PackedRows(WeightedRows):
-    """Rows of several texts each, which transformers tells apart by their positions if there is no mask."""
+    """Rows of several texts, which transformers tells apart by their positions."""
 
     width: int | None = None  # packed rows are padded to it
 
@@ -155,7 +155,7 @@ PAD_RIGHT = (DataCollatorForLanguageModeling, WeightedRows, PackedRows)
 
 
 def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
-    """Return how many tokens of a batch are no padding: by its mask, or by positions, which are 0 in padding."""
+    """Return how many tokens are no padding: by the mask, or by positions, which are 0 in it."""
     if MASK in batch:
         return batch[MASK].sum()  # type: ignore[no-any-return]
     if POSITIONS not in batch:
@@ -205,12 +205,12 @@ def is_causal(model: Any) -> bool:
 
 
 def looks_left(trainer: Any) -> bool:
-    """Return whether nothing in the model or in its loss depends on what is on the right of a token."""
+    """Return whether nothing in model and loss depends on the right of a token."""
     return is_causal(trainer.model) and not trainer.aux_loss_enabled and not splits_rows(trainer.accelerator)
 
 
 def with_mask_if_needed(batch: dict[str, Any], trainer: Any) -> tuple[dict[str, Any], AbstractContextManager[Any]]:
-    """Return the batch as the model gets it, and the context that it is computed in; `batch` is left as it is."""
+    """Return the batch as the model gets it, and the context that it is computed in."""
     on_cuda = trainer.args.device.type == "cuda"
     if MASK in batch and on_cuda and trainer.looks_left and type(trainer.data_collator) in PAD_RIGHT:
         return {name: value for name, value in batch.items() if name != MASK}, _not_packed()
@@ -218,12 +218,12 @@ def with_mask_if_needed(batch: dict[str, Any], trainer: Any) -> tuple[dict[str, 
 
 
 def _not_packed() -> AbstractContextManager[Any]:
-    """Within, transformers does not search a batch without a mask for packed texts, which waits for the device."""
+    """Keep transformers from searching a batch for packed texts, which waits for the device."""
     return mock.patch.object(masking_utils, "find_packed_sequence_indices", return_value=None)
 
 
 def without_cudnn_attention() -> AbstractContextManager[None]:
-    """Within, attention is computed by another kernel than cuDNN's; then what was allowed is allowed again.
+    """Within, attention is computed by another kernel than cuDNN's.
 
     With a mask some of its gradients are NaN (pytorch#196678), and a new shape costs a plan that takes as long as a
     step of a small model.
@@ -242,7 +242,7 @@ class PackedTexts:
         self.are_apart = False  # whether texts of a row have been seen not to see each other
 
     def collator(self, collator: Any) -> Any:
-        """Return TRL's collator of packed texts, but with a row for a row where attention is torch's own.
+        """Return TRL's collator, but with a row for a row where attention is torch's own.
 
         TRL makes one row of all, for flash attention; a mask of it costs the square of its length.
         """
@@ -264,7 +264,7 @@ class PackedTexts:
         return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True}, width=width)
 
     def check(self, model: Any, batch: Mapping[str, Any]) -> None:
-        """Refuse a batch whose texts see each other; asked until there has been a row of several."""
+        """Refuse a batch whose texts see each other, until there has been a row of several."""
         trainer, args, sum_over_ranks = self.trainer, self.trainer.args, self.trainer.accelerator.reduce
         is_packed = POSITIONS in batch and MASK not in batch and (args.packing or args.padding_free)
         if self.are_apart or not is_packed or splits_rows(trainer.accelerator):
@@ -274,7 +274,7 @@ class PackedTexts:
         if sum_over_ranks((together["labels"] != IGNORED).sum().float(), "sum") < 2:
             return
         compiles = trainer.layer_compiler.settings is not None
-        eager = torch.compiler.set_stance("force_eager") if compiles else nullcontext()  # nothing is compiled for this
+        eager = torch.compiler.set_stance("force_eager") if compiles else nullcontext()
         training = [module for module in model.modules() if module.training]
         model.eval()  # without dropout
         try:
@@ -295,7 +295,7 @@ class PackedTexts:
 
 
 def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return packed rows with the labels of texts that follow another, and a batch with each of these texts in a row.
+    """Return packed rows with labels of texts that follow another, and a batch with each of these in a row.
 
     Of the longest texts as many are taken as need no more room than they had.
     """
@@ -319,7 +319,7 @@ def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def change_between(model: Any, together: Mapping[str, Any], alone: Mapping[str, Any], reduce: Any) -> float:
-    """Return how far log-likelihoods, or those of beginnings if that is more, move, in their standard deviations."""
+    """Return how far log-likelihoods move, all or those of beginnings, in standard deviations."""
     inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
     nll, other = inner(**together).tokens.nll, inner(**alone).tokens.nll
     begins = (together[POSITIONS][together["labels"] != IGNORED] <= BEGINNING).to(nll.device)

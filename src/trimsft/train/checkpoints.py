@@ -28,6 +28,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel
+from transformers.trainer_utils import rotate_checkpoints
 from trl import SFTTrainer
 
 from trimsft.errors import RunError, TrimSFTError, WriteError, and_more, one_line
@@ -47,7 +48,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     _saving = False  # while true, the folder of the run is `_saving/`
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
+        """Train as `Trainer.train`; `True` continues from the newest whole checkpoint."""
         folder, wanted = Path(str(self.args.output_dir)), resume_from_checkpoint
         by_main(lambda: clear_staging(folder))
         state_files = ["optimizer.pt", "scheduler.pt"]
@@ -65,7 +66,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
-            # resumed after the last step of a `max_steps` within an epoch: transformers would train one more
+            # resumed after the last step within an epoch: transformers would train one more
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
@@ -73,7 +74,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     def _init_training_state(self, *args: Any) -> Any:
         begin = super()._init_training_state(*args)
         if best := self.state.best_global_step:
-            # by its place in this run: the run may have been moved, and the recorded path be another's
+            # by its place in this run, which may have been moved
             self.state.best_model_checkpoint = os.path.join(self._get_output_dir(None), f"checkpoint-{best}")
         return begin
 
@@ -93,7 +94,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 super()._load_best_model()
 
     def _load_whole(self, checkpoint: str | Path) -> bool:
-        """Load the weights strictly; False where they are sharded, or of several adapters, and the library does."""
+        """Load the weights strictly; False where they are sharded or of several adapters."""
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         adapters = len(getattr(model, "peft_config", {}))
         is_plain = isinstance(model, PreTrainedModel) and not getattr(model, "_hf_peft_config_loaded", False)
@@ -104,7 +105,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.args.device.type == "cpu":
-            # transformers loads onto the device of a rank, and torch restores nothing to a CPU that has a number
+            # torch restores nothing to a CPU that has a number, as the device of a rank
             self.args.__dict__["_setup_devices"] = torch.device("cpu")
         with opened_as_data(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
@@ -121,7 +122,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         """Leave checkpoints here; a model is pushed when it is finished."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save as Trainer does, without its settings, a pickle that holds tokens of the hub, which nothing reads."""
+        """Save as Trainer does, without its settings, a pickle with tokens of the hub."""
         super()._save(output_dir, state_dict)
         Path(str(output_dir or self.args.output_dir), "training_args.bin").unlink()
 
@@ -136,7 +137,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
-            # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
+            # Trainer saw the staging folder only; this is where the best checkpoint will stand
             chosen = folder / f"checkpoint-{state.best_global_step}"
             if chosen == final or chosen.is_dir():
                 state.best_model_checkpoint = str(chosen)
@@ -146,21 +147,13 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            self._rotate(folder, keep={final, Path(state.best_model_checkpoint or final)})
+            rotate_checkpoints(str(folder), self.args.save_total_limit, state.best_model_checkpoint, use_mtime=True)
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
 
-    def _rotate(self, folder: Path, keep: set[Path]) -> None:
-        """Remove what exceeds `save_total_limit`: those that are torn first, then the oldest, never those in `keep`."""
-        others = [one for one in _checkpoints(folder) if one not in keep]
-        others.sort(key=lambda one: find_damage(one) is None)
-        limit = self.args.save_total_limit or len(others) + len(keep)
-        for checkpoint in others[: max(0, len(others) + len(keep) - limit)]:
-            shutil.rmtree(checkpoint, ignore_errors=True)
-
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
-    """Return what the main process makes, or raise its error, on all; `everywhere` has each keep its own result."""
+    """Return what the main process makes, or raise its error; `everywhere` each keeps its own result."""
     is_main, made, error = PartialState().is_main_process, None, None
     try:
         made = work() if is_main or everywhere else None
@@ -196,9 +189,9 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _choose(folder: Path, wanted: str | bool, needed: list[str]) -> str:
-    """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's.
+    """Return the checkpoint to continue from: the newest, or the one that is named.
 
-    Where a file is missing that is `needed`, transformers would begin moments or schedule anew without a word.
+    Without what is `needed` transformers would begin moments or schedule anew, without a word.
     """
     chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
@@ -241,7 +234,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def clear_staging(folder: Path) -> None:
-    """Tidy up after a killed run, as the process that holds it: what lacked only its name gets it, the rest goes."""
+    """Tidy up after a killed run: what lacked only its name gets it, the rest goes."""
     for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)
@@ -277,7 +270,7 @@ def explained(half: Path, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
-    """Have torch open the files of a checkpoint as data, so that a pickle in it that names code is refused."""
+    """Have torch open files as data, so that a pickle that names code is refused."""
     # torch refuses to have both
     forced = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     try:

@@ -33,7 +33,7 @@ from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
 
 ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
-"""Names of these fields in the other commands; taken beside TRL's names, in a recipe and in Python, too."""
+"""Names of these fields in other commands, taken beside TRL's everywhere."""
 logger = logging.getLogger("trimsft")
 
 
@@ -93,12 +93,12 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             if getattr(self, name) == 0:
                 raise UsageError("must not be 0", field=name)
         if not torch.accelerator.is_available():
-            self.use_cpu = True  # or transformers would take each process of a launcher for a training of its own
+            self.use_cpu = True  # or each process of a launcher would be a training of its own
         if not has_half_precision():
             self.dataloader_pin_memory = False  # there is nothing to pin it for
             if self.bf16 is None:  # type: ignore[has-type]
                 self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
-        # checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any
+        # a loss of weights is 0 where no token has any
         by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
         if by_metric and self.metric_for_best_model is None and self.objective != "sft":  # type: ignore[has-type]
             self.metric_for_best_model = "eval_nll"
@@ -143,7 +143,7 @@ def has_half_precision() -> bool:
 
 
 def has_flash_attention() -> bool:
-    """Return whether transformers would find FlashAttention-2, or the package that loads its kernel from the hub."""
+    """Return whether transformers would find FlashAttention-2, or load its kernel from the hub."""
     return importlib.util.find_spec("flash_attn") is not None or bool(is_kernels_available())
 
 
@@ -186,7 +186,7 @@ class Parser(TrlParser):  # type: ignore[misc]
         raise UsageError(message)
 
     def check_names(self, names: Iterable[str], *, where: str = "") -> None:
-        """Refuse fields that do not exist, and name the nearest one; those of a command line have their dashes."""
+        """Refuse fields that do not exist, and name the nearest one."""
         known = [option.removeprefix("--") for option in self._option_string_actions]
         for name in map(str, names):
             bare = name.removeprefix("--")
@@ -249,7 +249,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
-    """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
+    """Return the fields of a file or shipped recipe; its `env` goes to the environment."""
     path = find_recipe(name, field="config")
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
@@ -273,7 +273,7 @@ def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_tokenizer(settings: Settings) -> Any:
-    """Return the tokenizer of the model, as TRL's trainer would make it, before the data is tokenised."""
+    """Return the tokenizer of the model, as TRL's trainer would make it."""
     args, model = settings.args, settings.model
     own = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
     tokenizer = load_plain_tokenizer(model.model_name_or_path, **own, field="model_name_or_path")
@@ -288,7 +288,7 @@ def load_tokenizer(settings: Settings) -> Any:
 
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
-    """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
+    """Return the rows to train on, and those to evaluate on if that is asked for."""
     args = settings.args
     masks = {"assistant_only_loss": args.assistant_only_loss, "completion_only_loss": args.completion_only_loss}
     evaluates = args.eval_strategy != "no" or args.eval_on_start
@@ -301,7 +301,7 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`; until `is_over`."""
+    """Within, until `is_over`, what other packages raise becomes a `UsageError`."""
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, RuntimeError, ZeroDivisionError) as error:

@@ -28,7 +28,7 @@ from trimsft.train.run import make_trainer
 
 
 class _Clock(TrainerCallback):  # type: ignore[misc]
-    """Times the last step: the first one also makes the optimizer's state and whatever is compiled."""
+    """Times the last step: the first one also makes state and compiles."""
 
     before = seconds = 0.0
 
@@ -40,7 +40,7 @@ class _Clock(TrainerCallback):  # type: ignore[misc]
 
 
 def measure_step(settings: Settings) -> dict[str, Any]:
-    """Train two steps on the longest rows in a folder that is removed; refuse what the training would refuse."""
+    """Train two steps on the longest rows; refuse what the training would refuse."""
     args, clock, model = copy.copy(settings.args), _Clock(), settings.model
     cuda = torch.cuda.is_available() and not args.use_cpu
     if "flash" in str(model.attn_implementation) and not (cuda and has_flash_attention()):
@@ -71,7 +71,7 @@ def measure_step(settings: Settings) -> dict[str, Any]:
 
 
 def plan_run(settings: Settings, gpus: str) -> dict[str, Any]:
-    """Prepare the data as the training would, and refuse what cannot fit; nothing is written, no weights are loaded."""
+    """Prepare the data as the training would, and refuse what cannot fit; no weights are loaded."""
     count, device = plan.read_gpus(gpus)
     args = settings.args
     train, _ = load_data(settings, load_tokenizer(settings))

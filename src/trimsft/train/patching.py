@@ -42,7 +42,7 @@ _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with th
 
 @dataclass(kw_only=True)
 class FusedHead:
-    """Settings by which a patched model computes its loss: `model.trimsft_head`, free to change between steps."""
+    """Settings of a patched model, `model.trimsft_head`; free to change between steps."""
 
     objective: Objective
     skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
@@ -123,7 +123,7 @@ def patch(
 
 
 def unpatch(model: Model) -> Model:
-    """Undo `patch`, if the model is patched: with labels, too, it does what it did before; returns the same model."""
+    """Undo `patch`, if the model is patched; returns the same model."""
     base = inside_peft(model)
     head = _uncompiled(base.get_output_embeddings())
     base.__dict__.pop("trimsft_head", None)
@@ -274,7 +274,7 @@ def _fused_forward(
 def _facts(
     needs: frozenset[str], labels: Tensor, position_ids: Tensor | None, roles: Tensor | None
 ) -> dict[str, Tensor]:
-    """Return what an objective needs to know of tokens beside their statistics, of the shape of shifted labels."""
+    """Return what an objective needs beside statistics, of the shape of shifted labels."""
     if position_ids is None or position_ids.shape[-2:] != labels.shape:
         position_ids = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
     position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of a model that sees images there are three
@@ -285,7 +285,7 @@ def _facts(
 
 @_disable_dynamo
 def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
-    """Count trained labels while the layers are at work; not if the head is elsewhere, or yet to be gathered (ZeRO)."""
+    """Count trained labels while the layers work; not if the head is elsewhere, or sharded (ZeRO)."""
     weight = getattr(head, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or len(weight) < 2 or weight.device != labels.device:
         return None
@@ -319,7 +319,7 @@ def _remember_output(head: Any, _: Any, output: Tensor) -> None:
 
 @_disable_dynamo
 def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Stand in for the forward of a patched model's output embedding: its own work, unless a loss is wanted."""
+    """Stand in for the forward of an output embedding: its own, unless a loss is wanted."""
     call: _Call | None = self.trimsft_call
     if call is None:
         return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
@@ -350,7 +350,7 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
 
 
 def shifted(labels: Tensor | None, fill: int = IGNORED) -> Tensor | None:
-    """Return the label each position predicts: one to the left, nothing for the last. The one place that shifts."""
+    """Return the label each position predicts, one to the left. The one place that shifts."""
     return None if labels is None else torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
 
 

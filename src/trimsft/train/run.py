@@ -140,7 +140,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
 
 
 class _Binding(TrainerCallback):  # type: ignore[misc]
-    """Writes config.yaml and manifest.json after the first step: what cannot be trained binds no directory."""
+    """Writes config.yaml and manifest.json after the first step: a failure binds no directory."""
 
     def __init__(self, run: RunDirectory, settings: Settings, facts: dict[str, Any]) -> None:
         self._run, self._settings, self._facts = run, settings, facts
@@ -152,11 +152,11 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
             self._facts = {}
 
 
-# before the training ------------------------------------------------------------------------------------------------
+# ---- before the training
 
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
-    """Take the run directory for as long as it is worked in; return whether the run is finished already."""
+    """Take the run directory for as long as it is worked in; return whether it is finished."""
     if settings.args.push_to_hub:
         hint = f"remove it, and upload the finished model: hf upload NAME {run.model_dir}"
         raise UsageError("has no effect", field="push_to_hub", hint=hint)
@@ -177,7 +177,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
-    """Refuse another model, data, code of an objective or number of processes than the run began with."""
+    """Refuse another model, data, objective or number of processes than the run began with."""
     manifest, processes = run.read_manifest(), settings.args.world_size
     changed = [
         f"whose {kind} was another: {now['name']} has changed since"
@@ -249,7 +249,7 @@ def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
     }
 
 
-# after the training -------------------------------------------------------------------------------------------------
+# ---- after the training
 
 
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:

@@ -108,7 +108,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
 
 def keep_workers(loader: Any) -> Any:
-    """Have processes that load data ignore SIGTERM, which Slurm sends to them, too, and end with the training."""
+    """Have processes that load data outlive SIGTERM, which Slurm sends to them, too."""
     plain: DataLoader[Any] = getattr(loader, "base_dataloader", loader)  # inside of accelerate's
     plain.worker_init_fn = partial(_begin_worker, plain.worker_init_fn)
     return loader

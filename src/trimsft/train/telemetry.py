@@ -114,7 +114,7 @@ class TokenSums:
         return totals
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
-        """Return the figures since the last call, over all ranks by `reduce` (a sum); of no token only the speed."""
+        """Return the figures since the last call, over all ranks by `reduce`, a sum."""
         device = self._pending[0][1].device if self._pending else device
         everything = reduce(self._count(device)).tolist()  # a rank that had nothing still takes part
         seconds, self.since = time.perf_counter() - self.since, time.perf_counter()
@@ -175,7 +175,7 @@ def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[
 
 
 class Telemetry(TrainerCallback):  # type: ignore[misc]
-    """Counts the tokens of training and of evaluation; puts figures into logs, on the terminal and into a file."""
+    """Counts tokens; puts their figures into logs, on the terminal and into a file."""
 
     def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...]) -> None:
         self.trainer = trainer
@@ -202,7 +202,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
             self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second, with what was before it
 
     def add_figures(self, logs: dict[str, float]) -> None:
-        """Put the figures since the last log into one of Trainer's own; a user's may be on one rank only."""
+        """Put figures into a log of Trainer's own; a user's may be on one rank only."""
         trainer = self.trainer
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
             figures = self._collect("train")
@@ -233,7 +233,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
         return trainer.accelerator.reduce(sums, reduction="sum") / trainer._tp_size  # type: ignore[no-any-return]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # Trainer begins both from 0 when it resumes: `train_loss`, the mean over all steps, would be too small
+        # Trainer begins both from 0 when it resumes: the mean loss of all steps would be too small
         trained = [log for log in state.log_history if {"loss", "num_tokens"} <= log.keys()]
         steps = [0, *(log["step"] for log in trained)]
         self.trainer._total_train_tokens = trained[-1]["num_tokens"] if trained else 0
@@ -256,7 +256,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
         print(self._line(logs, state), flush=True)  # noqa: T201
 
     def _line(self, logs: dict[str, Any], state: Any) -> str:
-        """Return what a person sees of a log, in place of the bar and the dictionary that Trainer prints.
+        """Return what a person sees of a log, in place of Trainer's bar and dictionary.
 
         step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%  0:12:40 left
         """
@@ -276,7 +276,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON, which has no NaN, no infinity (a gradient norm may be one), no numbers of torch."""
+    """Return a value of JSON, which has no NaN, infinity or numbers of torch."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -285,7 +285,7 @@ def _plain(value: Any) -> Any:
 
 
 def first_and_last(records: Iterable[Mapping[str, Any]], title: str = "") -> Table:
-    """Return a table of the figures that say how a training went, as they were logged first and last."""
+    """Return a table of figures of a training, as they were logged first and last."""
     plain = [{name.removeprefix(PREFIX): value for name, value in record.items()} for record in records]
     labels, rows = figures_of(TelemetryLine, "label"), []
     for name in (*figures_of(TelemetryLine, "card"), "eval_loss", "eval_nll"):

@@ -110,7 +110,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         if not self.aux_loss_enabled:
-            # it has the host wait for every backward pass, and the head lets no loss through that is not finite
+            # the host would wait for every backward pass; the head lets no loss through that is not finite
             args.logging_nan_inf_filter = False
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
@@ -127,7 +127,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
         return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
 
-    # the data ---------------------------------------------------------------------------------------------------
+    # ---- the data
 
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
@@ -170,7 +170,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         rank = self.accelerator.process_index // self.get_tp_size()
         return super().prediction_step(model, batches.without_repeats(inputs, self.accelerator, rank), *args, **kwargs)
 
-    # the loss ---------------------------------------------------------------------------------------------------
+    # ---- the loss
 
     @contextmanager
     def _fused(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
+        """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and a router's loss."""
         inputs.pop(batches.ROW_LENGTHS, None)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
@@ -228,7 +228,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
             return loss, model(**given)
 
-    # evaluation, logs, and what is saved ------------------------------------------------------------------------
+    # ---- evaluation, logs, and what is saved
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         with self.telemetry.evaluation(metric_key_prefix), self._fused():
@@ -251,7 +251,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """Return the decoder layers: what transformers can checkpoint, or members of a list of one class; outermost."""
+    """Return the outermost layers: what transformers can checkpoint, or members of a list of one class."""
     layers: list[nn.Module] = []
     for child in model.children():
         if isinstance(child, GradientCheckpointingLayer):
@@ -270,7 +270,7 @@ class LayerCompiler:
     settings: dict[str, Any] | None = None
 
     def take_settings(self, arguments: dict[str, Any], model: Any) -> dict[str, Any]:
-        """Return the arguments of an accelerator without those that would compile the model, which are kept here."""
+        """Return an accelerator's arguments without those that would compile the model."""
         plugin = arguments["dynamo_plugin"]
         deepspeed = arguments["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
         if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
@@ -304,7 +304,7 @@ class LayerCompiler:
 
 
 def _keep_gradients(layers: list[nn.Module]) -> list[Any]:
-    """Have gradients outlast the graph that made them, whose memory the next micro-batch writes over."""
+    """Have gradients outlast the graph that made them, whose memory is written over."""
 
     def keep(parameter: nn.Parameter) -> None:
         if parameter.grad is not None and not hasattr(parameter.grad, "outlasts"):
@@ -319,7 +319,7 @@ def _keep_gradients(layers: list[nn.Module]) -> list[Any]:
 
 
 def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> Any:
-    """Load the model of a folder or of the hub by `args.model_init_kwargs`; refuse one that is not whole."""
+    """Load a model by `args.model_init_kwargs`; refuse one that is not whole."""
     given, field = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}, "model_name_or_path"
     load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=field)
     if quantization_config is not None:
@@ -344,7 +344,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
 
 
 def as_config(model: Any, args: Any) -> TrimSFTConfig:
-    """Return the settings as TRL does: defaults for none, and those of a parent class taken over."""
+    """Return the settings as TRL does: defaults for none, a parent's taken over."""
     if args is None:
         name = model if isinstance(model, str) else get_config_model_id(model.config)
         return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
@@ -368,7 +368,7 @@ CARD_SETTINGS = ("learning_rate", "num_train_epochs", "max_steps", "max_length",
 
 
 def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, tags: Any = None) -> ModelCard:
-    """Return what the model was made from, with what settings, and the figures of its first and last log."""
+    """Return what the model was made from, settings, and figures of its first and last log."""
     # a folder or file of this machine is named without its path
     base, data = (
         os.path.basename(name) if os.path.exists(name) else name
