@@ -19,9 +19,9 @@ from tests.train.processes import SAVING, Child, Finished, command, rank_environ
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import Interrupted
 from trimsft.runs import RunDirectory
+from trimsft.train import checkpoints, train_model
 from trimsft.train import run as run_module
-from trimsft.train import stopping, train_model
-from trimsft.train.stopping import Stopping, keep_workers
+from trimsft.train.checkpoints import Stopping, keep_workers
 
 STEPS = 6
 
@@ -195,7 +195,7 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
         assert capfd.readouterr().err.count(at_once) == 1
         heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
         assert control.should_save
-        monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
+        monkeypatch.setattr(checkpoints, "SAME_SIGNAL_SECONDS", -1.0)
         os.kill(os.getpid(), signal.SIGTERM)  # of a launcher, or of Slurm at the time limit: the checkpoint comes first
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

@@ -19,10 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, record_batches
 from trimsft import TokenStats, TrimSFT
-from trimsft.train.telemetry import QUANTILES, Band, Telemetry, TokenSums, warnings_for
+from trimsft.train.telemetry import QUANTILES, Telemetry, TokenSums, warnings_for
 
 BIN = 0.05
-PAPER = Band(1.5, 0.8)
+PAPER = (1.5, 0.8)
 
 
 def collect(telemetry: TokenSums, reduce: Any = lambda sums: sums) -> dict[str, float]:
@@ -35,7 +35,7 @@ def stats(gaps: Any, nll: Any = None) -> TokenStats:
     return TokenStats(nll, gap, torch.zeros_like(gap), torch.zeros(len(gap), dtype=torch.long), nll / 2)
 
 
-def by_hand(outputs: list[Any], band: Band, eos: int) -> dict[str, float]:
+def by_hand(outputs: list[Any], band: tuple[float, float], eos: int) -> dict[str, float]:
     """The figures of these micro-batches, from their tokens."""
 
     def all_of(values: list[Tensor]) -> Any:
@@ -44,7 +44,8 @@ def by_hand(outputs: list[Any], band: Band, eos: int) -> dict[str, float]:
     nll, gap, entropy = (all_of([getattr(out.tokens, name) for out in outputs]) for name in ("nll", "gap", "entropy"))
     weight, labels = all_of([out.weights for out in outputs]), all_of([out.labels for out in outputs])
     mass = weight * np.sqrt((1 - np.exp(-nll)) ** 2 + np.exp(-nll - gap) ** 2)
-    low, high = gap < band.margin - band.bandwidth, gap > band.margin + band.bandwidth
+    margin, bandwidth = band
+    low, high = gap < margin - bandwidth, gap > margin + bandwidth
     return {
         "nll": nll.mean(),
         "weighted_loss": (weight * nll).mean(),
@@ -54,7 +55,7 @@ def by_hand(outputs: list[Any], band: Band, eos: int) -> dict[str, float]:
         "effective_ratio": weight.sum() ** 2 / (len(weight) * (weight**2).sum()),
         "high_weight": (weight > 0.5).mean(),
         "skipped": 1 - sum(out.kept for out in outputs) / len(weight),
-        "out_of_reach": (gap < band.margin - 3 * band.bandwidth).mean(),
+        "out_of_reach": (gap < margin - 3 * bandwidth).mean(),
         "trained_tokens": len(weight),
         "mass_low": mass[low].sum() / mass.sum(),
         "mass_middle": mass[~low & ~high].sum() / mass.sum(),
@@ -86,7 +87,7 @@ def test_every_figure_of_a_training(objective, tmp_path) -> None:
     batches = record_batches(trainer, evaluated=True)
     trainer.train()
 
-    band = Band(trainer.args.margin, trainer.args.bandwidth)
+    band = (trainer.args.margin, trainer.args.bandwidth)
     train = [batch for batch, trains in zip(batches, modes, strict=True) if trains]
     evaluated = [outputs for (_, outputs), trains in zip(batches, modes, strict=True) if not trains]
     records = [record for record in history_of(trainer) if "loss" in record]

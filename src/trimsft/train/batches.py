@@ -2,11 +2,11 @@
 
     TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
 
-A causal model never looks to the right: a mask against padding on the right is of no use. On an H200 attention takes
-three times as long with one (docs/performance.md), and the host waits for the device; so on CUDA it is left out.
+A causal model needs no mask against padding on the right, and on an H200 attention takes three times as long with one
+(docs/performance.md): on CUDA it is left out.
 
-Of packed texts only positions say where one ends. A model that does not look there, or whose layers carry a state on,
-is trained on texts that see the ones before them. So it is tried with the first batch.
+Of packed texts only positions say where one ends. A model that does not look there, or carries a state on, is trained
+on texts that see others. So it is tried with the first batch.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _is_for_trl(columns: list[str], args: Any) -> bool:
 
 def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:
     """Truncate or pack tokenised rows as TRL does, their weights with them."""
-    roles = [TOKEN_ROLES] if TOKEN_ROLES in (dataset.column_names or ()) else []
-    dataset = dataset.select_columns(["input_ids", "labels", TOKEN_WEIGHTS, *roles])
+    own = [name for name in TOKEN_COLUMNS if name in dataset.column_names]
+    dataset = dataset.select_columns(["input_ids", "labels", *own])
     if packing:
         dataset = dataset.shuffle(seed=args.seed) if args.shuffle_dataset else dataset
         return pack_dataset(dataset, args.max_length, args.packing_strategy)
@@ -164,25 +164,6 @@ def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
     return ((batch[POSITIONS] > 0) | (following > 0)).sum()  # type: ignore[no-any-return]
 
 
-def without_repeats(inputs: dict[str, Any], accelerator: Any, rank: int) -> dict[str, Any]:
-    """Return a batch of an evaluation in which rows that another process has, too, have no labels.
-
-    accelerate fills the last batches up with rows from the beginning, so that all processes have as many. In the order
-    of `rank`, of those that have different rows, the last batches begin with `remainder` rows that are new.
-    """
-    state = accelerator.gradient_state
-    is_filled_up = accelerator.num_processes > 1 and state.end_of_dataloader and state.remainder > 0
-    if not is_filled_up or "labels" not in inputs:
-        return inputs
-    labels, lengths = inputs["labels"].clone(), inputs.get(ROW_LENGTHS)
-    new = max(state.remainder - len(labels if lengths is None else lengths) * rank, 0)
-    if lengths is None:
-        labels[new:] = IGNORED
-    else:
-        labels[:, int(lengths[:new].sum()) :] = IGNORED
-    return {**inputs, "labels": labels}
-
-
 # ---- masks
 
 
@@ -223,11 +204,7 @@ def _not_packed() -> AbstractContextManager[Any]:
 
 
 def without_cudnn_attention() -> AbstractContextManager[None]:
-    """Within, attention is computed by another kernel than cuDNN's.
-
-    With a mask some of its gradients are NaN (pytorch#196678), and a new shape costs a plan that takes as long as a
-    step of a small model.
-    """
+    """Within, attention is not cuDNN's, of which some gradients with a mask are NaN (pytorch#196678)."""
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
@@ -295,14 +272,12 @@ class PackedTexts:
 
 
 def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return packed rows with labels of texts that follow another, and a batch with each of these in a row.
-
-    Of the longest texts as many are taken as need no more room than they had.
-    """
+    """Return packed rows with labels of texts that follow another, and a batch with each of these in a row."""
     starts = batch[POSITIONS] == 0  # padding has texts of one token
     numbers = (starts.flatten().cumsum(0) - 1).view_as(starts)
     lengths = torch.bincount(numbers.flatten())
     lengths[numbers[:, 0]] = 0  # nothing comes before the first text of a row
+    # of the longest as many as need no more room than they had
     room = min(len(lengths), numbers.numel() // max(1, int(lengths.max())))
     texts = lengths.topk(room).indices.sort().values
     texts = texts[lengths[texts] > 1]

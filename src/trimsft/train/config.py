@@ -71,9 +71,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     )
     skip_below: float | None = _setting(
         None,
-        "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
-        "as long as they do not matter together; 0 is exact. By default 1e-8 for trim, less than an optimizer notices, "
-        "and 0 for every other objective.",
+        "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, as long as they "
+        "do not matter together; 0 is exact. By default 1e-8 for trim, and 0 for others.",
     )
     low_memory: bool | None = _setting(
         None,

@@ -20,16 +20,7 @@ from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
-from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
-from trimsft.head.lm_head import (
-    PROBE,
-    check_product,
-    check_transform,
-    has_adapter,
-    is_plain,
-    logit_transform,
-    whole_weight,
-)
+from trimsft.head import IGNORED, LossOutput, linear_cross_entropy, lm_head
 from trimsft.head.loss import TrainedRows
 from trimsft.objectives import Objective, TokenStats, make_objective, needs_of
 
@@ -91,10 +82,10 @@ def patch(
 ) -> Model:
     """Make `model(..., labels=labels).loss` the weighted loss of `objective`; returns the same model.
 
-    Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
-    `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
-    `shift_labels` are understood as transformers' own losses do; `token_weights`, of the labels' shape, multiply the
-    weights of the objective; `token_roles` are for one that needs them. Patching again replaces the settings.
+    Without labels the model is what it was. With labels it returns a `TrimOutput`: the loss and the statistics of each
+    trained token, but no logits. `num_items_in_batch` and `shift_labels` are understood as transformers' own losses do;
+    `token_weights`, of the labels' shape, multiply the weights of the objective; `token_roles` are for one that needs
+    them. Patching again replaces the settings.
 
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
@@ -108,7 +99,7 @@ def patch(
     if base.config.is_encoder_decoder or name.endswith("ForMaskedLM"):
         raise WrongArgument(f"{name} is no causal language model; only those can be patched", field="model")
     _refuse_adapter(head)
-    scale, softcap = logit_transform(base)
+    scale, softcap = lm_head.logit_transform(base)
     base.trimsft_head = FusedHead(
         objective=make_objective(objective) if isinstance(objective, str) else objective,
         skip_below=skip_below,
@@ -162,12 +153,9 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
             return
         head = getattr(inside_peft(getattr(model, "module", model)), "trimsft_head", None)
         if head is None or not head.in_graph:
-            raise UnsuitedHead(
-                "the trainer computes a loss of its own: no gradient came back through the weighted one",
-                field="objective",
-                value=self._objective,
-                hint="turn off its other losses (DFT, label smoothing, loss scales, fused or chunked cross-entropy)",
-            )
+            problem = "the trainer computes a loss of its own: no gradient came back through the weighted one"
+            hint = "turn off its other losses (DFT, label smoothing, loss scales, fused or chunked cross-entropy)"
+            raise UnsuitedHead(problem, field="objective", value=self._objective, hint=hint)
         self._is_checked = True
 
     on_step_end = on_pre_optimizer_step  # for trainers that leave the other out
@@ -177,10 +165,7 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
-    """Let `handle` take the module's calls, unless it does so already; who took them so far is `trimsft_previous`.
-
-    Bound methods on the instance: a deep copy of the module gets its own.
-    """
+    """Let `handle` take the module's calls, unless it does so already."""
     if "trimsft_previous" in module.__dict__:
         return
 
@@ -192,14 +177,12 @@ def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
     forward.__signature__ = inspect.signature(type(module).forward)  # type: ignore[attr-defined]
     del forward.__wrapped__
     module.__dict__["trimsft_previous"] = module.__dict__.get("forward")
+    # a bound method on the instance: a deep copy of the module gets its own
     module.forward = module.__dict__["trimsft_forward"] = types.MethodType(forward, module)
 
 
 def _take_off(module: nn.Module) -> bool:
-    """Undo `_put_before`; return False if it was not there, or if another forward was put before it since.
-
-    In the second case it stays and passes all calls on.
-    """
+    """Undo `_put_before`; return False if it was not there, or has to stay below another."""
     own = module.__dict__.get("trimsft_forward")
     if own is None or module.__dict__.get("forward") != own:
         return False
@@ -252,12 +235,10 @@ def _fused_forward(
     finally:
         head.trimsft_call = None
     if len(call.results) != 1:
-        raise UnsuitedHead(
-            f"{name} called its output embedding {len(call.results)} times in one forward pass; the fused head can "
-            "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
-        )
+        problem = f"{name} called its output embedding {len(call.results)} times in one forward pass, and not once"
+        raise UnsuitedHead(problem, hint="use trimsft.linear_cross_entropy in a loop of your own")
     if not settings.checked:
-        check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
+        lm_head.check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
     result, loss, aux_loss = call.results[0], call.placeholder[0, 0, 0].clone(), getattr(outputs, "aux_loss", None)
     if loss.requires_grad and not settings.in_graph:
@@ -326,9 +307,9 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     if hidden.shape[:-1] != call.labels.shape:
         problem = f"shape {tuple(call.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
         raise UsageError(problem, field="labels")
-    settings, (weight, bias) = call.settings, whole_weight(self)
-    if not settings.checked and not (is_plain(self) and self.trimsft_previous is None):
-        check_product(self, _previous(self), hidden, harm=_HARM)
+    settings, (weight, bias) = call.settings, lm_head.whole_weight(self)
+    if not settings.checked and not (lm_head.is_plain(self) and self.trimsft_previous is None):
+        lm_head.check_product(self, _previous(self), hidden, harm=_HARM)
     device = weight.device  # `device_map` may have put the head elsewhere
     result = linear_cross_entropy(
         hidden.to(device),
@@ -344,7 +325,7 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     )
     call.results.append(result)
     # the loss, so that hooks on the output are on its way back, and once the probe
-    probe = result.loss.new_tensor(() if settings.checked else PROBE)
+    probe = result.loss.new_tensor(() if settings.checked else lm_head.PROBE)
     # made by cat, whatever its length: of a view FSDP warns
     return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
@@ -360,10 +341,6 @@ def inside_peft(model: Any) -> Any:
 
 
 def _refuse_adapter(head: nn.Module) -> None:
-    if has_adapter(head):
-        raise UsageError(
-            "a PEFT adapter on lm_head is not supported, since the fused head reads lm_head.weight itself and would "
-            "never train the adapter",
-            field="target_modules",
-            hint="remove 'lm_head' from target_modules",
-        )
+    if lm_head.has_adapter(head):  # the fused head reads lm_head.weight itself, and would never train it
+        problem, hint = "a PEFT adapter on lm_head is not supported", "remove 'lm_head' from target_modules"
+        raise UsageError(problem, field="target_modules", hint=hint)

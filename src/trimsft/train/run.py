@@ -29,9 +29,8 @@ from trimsft.objectives import fingerprint_objective
 from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, publish
 from trimsft.runs.parsing import checked
 from trimsft.tables import Table, Tabular
-from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint
+from trimsft.train.checkpoints import Stopping, by_main, clear_staging, explained, latest_checkpoint
 from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
-from trimsft.train.stopping import Stopping
 from trimsft.train.telemetry import first_and_last
 from trimsft.train.trainer import TrimSFTTrainer, model_card
 
@@ -63,9 +62,7 @@ class TrainResult(Tabular):
 def train_model(**fields: Any) -> TrainResult:
     """Fine-tune a model as `trimsft train` does; takes its fields as keywords.
 
-        result = trimsft.train_model(
-            config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft", max_steps=100
-        )
+        result = trimsft.train_model(config="qwen2.5-math-1.5b", data="train.jsonl", objective="dft", out="runs/dft")
         model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
 
     Ctrl-C and SIGTERM end it with a checkpoint; the same call continues.
@@ -257,10 +254,8 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
     tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
     broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
     if broken := [name for name in gather_object(broken[:1] or [""]) if name]:  # on whichever process it is
-        raise FloatingPointError(
-            f"after the last step {broken[0]} holds numbers that are not finite, so there is no model; a lower "
-            f"learning_rate may help; the checkpoints in {run.train_dir} stay"
-        )
+        problem = f"after the last step {broken[0]} holds numbers that are not finite, so there is no model"
+        raise FloatingPointError(f"{problem}; a lower learning_rate may help; the checkpoints in {run.train_dir} stay")
     beside = run.path / ".model"
     by_main(lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
     with explained(beside, "the model"):

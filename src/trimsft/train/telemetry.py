@@ -1,7 +1,6 @@
 """The figures of each log of a training: sums over its tokens, kept on the device and read once; and their warnings.
 
-Every figure is a ratio of sums over all trained tokens since the last log, of all micro-batches and ranks.
-`runs/records.py` lists the fields of a line of `telemetry.jsonl`:
+Every figure is a ratio of sums over all trained tokens since the last log. A line of `telemetry.jsonl`:
 
     {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...}
 """
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,27 +42,17 @@ _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
 
-class Band(NamedTuple):
-    """The gaps in the middle region: margin - bandwidth to margin + bandwidth."""
-
-    margin: float
-    bandwidth: float
-
-
 class TokenSums:
     """Sums over the tokens of one mode, training or evaluation, since the last `collect`."""
 
-    def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
-        self.band, self.eos_ids = band, eos_ids
+    def __init__(self, band: tuple[float, float], eos_ids: tuple[int, ...]) -> None:
+        self.band, self.eos_ids = band, eos_ids  # margin and bandwidth: the middle region lies around the margin
         self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
         self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
         self.since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
-        """Take one micro-batch; `seen` is how many tokens went through the model, prompts included.
-
-        Nothing here waits for the device.
-        """
+        """Take one micro-batch, without waiting for the device; `seen` counts its tokens, prompts included."""
         self._pending.append((tokens, weights, labels, kept, seen))
         if sum(len(one[0]) for one in self._pending) >= _PENDING:
             self._count(weights.device)
@@ -83,8 +72,8 @@ class TokenSums:
         gap = tokens.gap
         low, high = gap < m - tau, gap > m + tau
         eos = sum((labels == i for i in self.eos_ids), torch.zeros_like(labels, dtype=torch.bool))
-        # ||softmax(z) - onehot(y)||_2 from the two probabilities the head knows, the gold and the competing one; under
-        # the root this leaves out at most p_competitor * (1 - p_gold - p_competitor)
+        # ||softmax(z) - onehot(y)||_2 of the two probabilities the head knows; what this leaves out under the root
+        # is at most p_competitor * (1 - p_gold - p_competitor)
         norm = torch.hypot(tokens.doubt, torch.exp(-tokens.nll - gap).clamp(max=1))
         mass = weights.abs() * norm
         summands: dict[str, Tensor] = {
@@ -151,10 +140,10 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
-def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[str, str]:
+def warnings_for(figures: dict[str, float], band: tuple[float, float], objective: Any) -> dict[str, str]:
     """Return warnings about these figures, by a name under which each is given once."""
     said: dict[str, str] = {}
-    ratio, reach = figures["effective_ratio"], band.margin - 3 * band.bandwidth
+    ratio, reach = figures["effective_ratio"], band[0] - 3 * band[1]
     if isinstance(objective, TrimSFT | TrimSFTEasy) and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
             f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({reach:g}): "
@@ -162,8 +151,8 @@ def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[
         )
     if ratio < 0.01:
         said["effective ratio"] = (
-            f"the effective ratio is {ratio:.2%}: next to nothing is left to learn from (median gap "
-            f"{figures['gap_p50']:.1f}); stop here, or choose another margin or a larger bandwidth"
+            f"the effective ratio is {ratio:.2%}: next to nothing is left to learn from; stop here, or choose another "
+            "margin or a larger bandwidth"
         )
     # little weight is right where the model knows when to stop
     if figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
@@ -177,7 +166,7 @@ def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[
 class Telemetry(TrainerCallback):  # type: ignore[misc]
     """Counts tokens; puts their figures into logs, on the terminal and into a file."""
 
-    def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...]) -> None:
+    def __init__(self, trainer: Any, band: tuple[float, float], eos_ids: tuple[int, ...]) -> None:
         self.trainer = trainer
         self.sums = {mode: TokenSums(band, eos_ids) for mode in ("train", "eval")}
         self.warned: set[str] = set()

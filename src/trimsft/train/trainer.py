@@ -20,24 +20,24 @@ from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
 from torch import nn
-from transformers import PrinterCallback, ProgressCallback, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
-from trimsft.errors import DataError, UsageError, WrongArgument
+from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
 from trimsft.tables import render
 from trimsft.train import batches
 from trimsft.train.batches import TOKEN_COLUMNS, PackedTexts
-from trimsft.train.checkpoints import AtomicCheckpoints, by_main
+from trimsft.train.checkpoints import AtomicCheckpoints, by_main, keep_workers
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.patching import patch, unpatch
-from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, Telemetry, first_and_last
+from trimsft.train.telemetry import Telemetry, first_and_last
 
 logger = logging.getLogger("trimsft")
 
@@ -116,10 +116,10 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(self.objective, name, getattr(args, name)) for name in Band._fields))
+        margin, bandwidth = (getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth"))
         ends = getattr(self.model.generation_config, "eos_token_id", None)
         ends = {*(ends if isinstance(ends, list | tuple) else [ends]), self._tokenizer.eos_token_id} - {None}
-        self.telemetry = Telemetry(self, band, tuple(ends))
+        self.telemetry = Telemetry(self, (margin, bandwidth), tuple(ends))
         for callback in (ProgressCallback, PrinterCallback):  # the telemetry prints in their place
             self.remove_callback(callback)
         self.add_callback(self.telemetry)
@@ -166,9 +166,19 @@ class TrimSFTTrainer(AtomicCheckpoints):
         return keep_workers(super()._get_dataloader(*args, **kwargs))
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Evaluate as TRL does, but count every row once on several processes."""
-        rank = self.accelerator.process_index // self.get_tp_size()
-        return super().prediction_step(model, batches.without_repeats(inputs, self.accelerator, rank), *args, **kwargs)
+        """Evaluate as TRL does, but with no labels in rows that another process has, too."""
+        state, rank = self.accelerator.gradient_state, self.accelerator.process_index // self.get_tp_size()
+        is_last = self.accelerator.num_processes > 1 and state.end_of_dataloader
+        if is_last and state.remainder > 0 and "labels" in inputs:
+            # accelerate fills these up with rows from the beginning; by rank, `remainder` rows are new
+            labels, lengths = inputs["labels"].clone(), inputs.get(batches.ROW_LENGTHS)
+            new = max(state.remainder - len(labels if lengths is None else lengths) * rank, 0)
+            if lengths is None:
+                labels[new:] = IGNORED
+            else:
+                labels[:, int(lengths[:new].sum()) :] = IGNORED
+            inputs = {**inputs, "labels": labels}
+        return super().prediction_step(model, inputs, *args, **kwargs)
 
     # ---- the loss
 
@@ -350,8 +360,6 @@ def as_config(model: Any, args: Any) -> TrimSFTConfig:
         return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
     if isinstance(args, TrimSFTConfig):
         return args
-    if not isinstance(args, TrainingArguments):
-        raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args")
     settings = args.to_dict()
     # to_dict masks tokens, eos_token too
     settings |= {name: getattr(args, name) for name in settings if name.endswith("_token")}
@@ -380,14 +388,12 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         datasets=[data] if "/" in data else None,
         library_name="peft" if is_adapter else "transformers",
         tags=sorted({*trainer._tag_names, *([tags] if isinstance(tags, str) else tags or [])}),
-        pipeline_tag="text-generation",
     )
     objective = getattr(trainer.objective, "__name__", trainer.objective)
     paragraphs = [
         f"---\n{header.to_yaml()}\n---",
         f"# {model_name or 'model'}",
-        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{base}` with the objective `{objective}` "
-        "(*Which Tokens Should SFT Actually Learn?*).",
+        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{base}` with the objective `{objective}`.",
         *([f"Data: `{data}`."] if data else []),
         *(f"{name}: {report}" for name, report in trainer.length_reports.items()),
         ", ".join(f"{name} {getattr(trainer.args, name)}" for name in CARD_SETTINGS),
