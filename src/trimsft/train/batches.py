@@ -39,9 +39,9 @@ TOKEN_COLUMNS = {TOKEN_WEIGHTS: torch.float32, TOKEN_ROLES: torch.int64}
 MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
 IMAGES = {"image", "images"}
 BEGINNING = 16
-"""Tokens of a text that are compared by themselves, too: what comes later depends on others but little."""
+"""First tokens of a text, compared by themselves, too: later ones depend on others but little."""
 MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
-"""The most that log-likelihoods may move on average, in units of their spread: docs/guides/packing.md."""
+"""The most that log-likelihoods may move, in units of their spread: docs/guides/packing.md."""
 
 
 # ---- rows
@@ -129,7 +129,7 @@ class WeightedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
         if self.padding_free:  # all rows are one
             batch[ROW_LENGTHS] = torch.tensor([len(example["input_ids"]) for example in examples])
         if TOKEN_WEIGHTS in batch:
-            batch["labels"][batch[TOKEN_WEIGHTS] == 0] = IGNORED  # which Trainer then does not count
+            batch["labels"][batch[TOKEN_WEIGHTS] == 0] = IGNORED  # not counted by Trainer
         return batch
 
 
@@ -182,7 +182,7 @@ def is_causal(model: Any) -> bool:
     if any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values()):
         return False
     said = {module.is_causal for module in model.modules() if hasattr(module, "is_causal")}
-    return said == {True} and bool(getattr(config, "is_causal", True))  # where its modules do not know
+    return said == {True} and bool(getattr(config, "is_causal", True))
 
 
 def looks_left(trainer: Any) -> bool:
@@ -204,7 +204,7 @@ def _not_packed() -> AbstractContextManager[Any]:
 
 
 def without_cudnn_attention() -> AbstractContextManager[None]:
-    """Within, attention is not cuDNN's, of which some gradients with a mask are NaN (pytorch#196678)."""
+    """Within, attention is not cuDNN's, whose gradients may be NaN with a mask (pytorch#196678)."""
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
@@ -272,7 +272,7 @@ class PackedTexts:
 
 
 def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return packed rows with labels of texts that follow another, and a batch with each of these in a row."""
+    """Return packed rows, labelled where texts follow another, and each of these in a row."""
     starts = batch[POSITIONS] == 0  # padding has texts of one token
     numbers = (starts.flatten().cumsum(0) - 1).view_as(starts)
     lengths = torch.bincount(numbers.flatten())
@@ -295,7 +295,7 @@ def both_ways(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 def change_between(model: Any, together: Mapping[str, Any], alone: Mapping[str, Any], reduce: Any) -> float:
     """Return how far log-likelihoods move, all or those of beginnings, in standard deviations."""
-    inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
+    inner = model.module if isinstance(model, DistributedDataParallel) else model  # it has no part without gradients
     nll, other = inner(**together).tokens.nll, inner(**alone).tokens.nll
     begins = (together[POSITIONS][together["labels"] != IGNORED] <= BEGINNING).to(nll.device)
     moved, one = (nll - other).abs(), torch.ones_like(nll)

@@ -49,7 +49,7 @@ Made = TypeVar("Made")
 
 STAGING = "_saving"  # pushing to a hub leaves out names that begin with an underscore
 COMPLETE = "complete.json"
-SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice, to the process and to its group
+SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers signal process and group
 
 
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
@@ -163,7 +163,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
-    """Return what the main process makes, or raise its error; `everywhere` each keeps its own result."""
+    """Return what the main process makes, or its error; `everywhere` each keeps its own."""
     is_main, made, error = PartialState().is_main_process, None, None
     try:
         made = work() if is_main or everywhere else None
@@ -330,7 +330,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
 
 
 class Stopping(TrainerCallback):  # type: ignore[misc]
-    """Obeys signals that ask to end; a second Ctrl-C, or one outside of training and saving, ends all at once."""
+    """Obeys signals that ask to end; a second Ctrl-C, or one before training, ends all at once."""
 
     def __init__(self) -> None:
         self.resume_hint = "nothing is saved yet; rerun the command to start again"
@@ -355,14 +355,14 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
-            return  # a forked worker that loads data, which a terminal asks as well: the training still needs it
+            return  # a worker that loads data, which a terminal asks, too
         if not self._work:
             raise interruption(number, f"; {self.resume_hint}")
         if not self._signal:
             self._signal, self._signal_time = number, time.monotonic()
             at_once = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
             if os.environ.get("RANK", "0") == "0":
-                # not by logging: the signal may have come in the middle of a write to the same stream
+                # not by logging: the signal may have come in the middle of a write
                 os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())
         elif number == signal.SIGINT and time.monotonic() - self._signal_time > SAME_SIGNAL_SECONDS:
             raise interruption(number, f"; {self.resume_hint}")
@@ -385,14 +385,14 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._agreed = self._signal
         if self._group is not None:
-            # a signal may reach the ranks at different steps, or only one of them: all stop after the same step
+            # a signal may reach ranks at different steps: all stop after the same
             highest = torch.tensor(self._signal)
             distributed.all_reduce(highest, op=distributed.ReduceOp.MAX, group=self._group)
             self._agreed = int(highest)
         if self._agreed:
             control.should_save = True
 
-    on_evaluate = on_step_end  # an evaluation may take long, and nothing is saved after it unless it is asked for
+    on_evaluate = on_step_end  # it may take long, and nothing is saved after it by itself
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         place = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")

@@ -96,7 +96,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if not has_half_precision():
             self.dataloader_pin_memory = False  # there is nothing to pin it for
             if self.bf16 is None:  # type: ignore[has-type]
-                self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
+                self.bf16 = False  # TRL turns it on; on a CPU it is refused, or slow
         # a loss of weights is 0 where no token has any
         by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
         if by_metric and self.metric_for_best_model is None and self.objective != "sft":  # type: ignore[has-type]
@@ -129,7 +129,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.gradient_accumulation_steps = each // size
 
     def make_objective(self) -> Objective:
-        """Return the objective of these settings; a setting that it does not have must stand at its default."""
+        """Return the objective of these settings."""
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
         more: Any = self.objective_parameters or {}
         return make_objective(self.objective, **given, **more)
@@ -159,7 +159,7 @@ class Settings:
     args: TrimSFTConfig
     model: ModelConfig
     overrides: dict[str, Any]
-    """The values that differ from the defaults, by field: with `output_dir` all that is needed to do it again."""
+    """The values that differ from the defaults, by field: what is needed to do it again."""
 
     @property
     def run_path(self) -> Path:
@@ -229,7 +229,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     if "bf16" not in own and not has_half_precision():
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
+        raw["bf16"] = False  # noted, so that the run does not continue in another
     # secrets and the place of the run are left out of what is noted
     overrides = {
         name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place

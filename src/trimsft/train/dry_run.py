@@ -1,4 +1,4 @@
-"""`trimsft train --dry-run`: one measured step on the longest rows, on the device that is here; nothing is left behind.
+"""`trimsft train --dry-run`: one measured step on the longest rows, on the device that is here.
 With `--gpus 2xA6000`: the arithmetic of `trimsft.plan` on the settings, for GPUs that need not be here.
 
 measure_step(settings)["seconds"]
@@ -44,7 +44,7 @@ def measure_step(settings: Settings) -> dict[str, Any]:
     args, clock, model = copy.copy(settings.args), _Clock(), settings.model
     cuda = torch.cuda.is_available() and not args.use_cpu
     if "flash" in str(model.attn_implementation) and not (cuda and has_flash_attention()):
-        model = replace(model, attn_implementation="sdpa")  # a laptop is to try a recipe that is meant for a GPU
+        model = replace(model, attn_implementation="sdpa")  # a laptop may try a recipe for a GPU
     args.save_strategy, args.eval_strategy, args.logging_strategy = SaveStrategy.NO, *[IntervalStrategy.NO] * 2
     args.report_to, args.eval_on_start, args.push_to_hub, args.load_best_model_at_end = [], False, False, False
     args.logging_first_step, args.resume_from_checkpoint = False, None
@@ -113,7 +113,7 @@ def as_plan(settings: Settings, length: int, gpus: int) -> plan.Training:
         gpus=gpus,
         sharded=bool(args.fsdp) or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true",
         dtype_bytes=size,
-        # on a machine without a GPU bf16 was turned off, which says nothing about the GPUs that are named
+        # without a GPU here bf16 was turned off, which says nothing about those named
         mixed=bool(args.bf16 or args.fp16 or (size == 4 and not torch.accelerator.is_available())),
         states=states,
         accumulates=args.gradient_accumulation_steps > 1,

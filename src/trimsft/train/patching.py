@@ -1,4 +1,4 @@
-"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself; `unpatch(model)` undoes it.
+"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself.
 
 The model's own forward runs, with its output embedding replaced by the fused head for the length of that call. So
 router losses, scaling and hooks of FSDP and ZeRO still happen, and nothing of a model is written a second time here.
@@ -36,13 +36,13 @@ class FusedHead:
     """Settings of a patched model, `model.trimsft_head`; free to change between steps."""
 
     objective: Objective
-    skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
+    skip_below: float | None = None  # see `linear_cross_entropy`
     low_memory: bool | None = None
     backend: Backend = "auto"
     entropy: bool = False  # whether `tokens.entropy` is filled in
     logit_scale: float = 1.0
     softcap: float | None = None
-    checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
+    checked: bool = False  # whether a first batch agreed with the model's own head
     in_graph: bool = False  # whether a gradient has come back through its loss
 
     def note_gradient(self, gradient: Tensor) -> None:
@@ -127,7 +127,7 @@ def unpatch(model: Model) -> Model:
 
 
 class TrimCallback(TrainerCallback):  # type: ignore[misc]
-    """Patches the model when a training by `transformers.Trainer` begins, and gives it back as it was at the end.
+    """Patches the model for a training by `transformers.Trainer`, and unpatches it at the end.
 
         Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
 
@@ -227,8 +227,8 @@ def _fused_forward(
     call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, _start_counting(head, shift_labels))
     if not hasattr(head, "trimsft_call"):
         _refuse_adapter(head)
-        _put_before(head, _head_forward)  # hooks fire as ever: FSDP and ZeRO gather its weight there
-        head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
+        _put_before(head, _head_forward)  # its hooks fire: FSDP and ZeRO gather there
+        head.register_forward_hook(_remember_output)  # after DeepSpeed's
     head.trimsft_call = call
     try:
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
@@ -258,7 +258,7 @@ def _facts(
     """Return what an objective needs beside statistics, of the shape of shifted labels."""
     if position_ids is None or position_ids.shape[-2:] != labels.shape:
         position_ids = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
-    position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of a model that sees images there are three
+    position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of images there are three
     rows = (position_ids == 0).flatten().cumsum(0).view_as(labels) - 1  # packed texts begin at 0 each
     facts = {"position": position_ids + 1, "row": rows, "role": roles}  # of the token that is predicted
     return {name: values for name, values in facts.items() if name in needs and values is not None}
@@ -266,7 +266,7 @@ def _facts(
 
 @_disable_dynamo
 def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
-    """Count trained labels while the layers work; not if the head is elsewhere, or sharded (ZeRO)."""
+    """Count trained labels while the layers work; not if the head is elsewhere."""
     weight = getattr(head, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or len(weight) < 2 or weight.device != labels.device:
         return None
@@ -289,7 +289,7 @@ class _Call:
     facts: dict[str, Tensor]
     trained: TrainedRows | None
     results: list[LossOutput] = field(default_factory=list)
-    placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
+    placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # after hooks
 
 
 @_disable_dynamo
@@ -341,6 +341,6 @@ def inside_peft(model: Any) -> Any:
 
 
 def _refuse_adapter(head: nn.Module) -> None:
-    if lm_head.has_adapter(head):  # the fused head reads lm_head.weight itself, and would never train it
+    if lm_head.has_adapter(head):  # which the fused head would not train
         problem, hint = "a PEFT adapter on lm_head is not supported", "remove 'lm_head' from target_modules"
         raise UsageError(problem, field="target_modules", hint=hint)

@@ -42,7 +42,7 @@ HARMLESS = frozenset([
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id", "gradient_checkpointing",
     "low_memory", "hub_token",
 ])  # fmt: skip
-"""Settings that may change when a run is continued: none of them touches the weights, but for rounding."""
+"""Settings that may change when a run is continued: they touch no weights, but for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def train_model(**fields: Any) -> TrainResult:
 
 
 def train(settings: Settings) -> TrainResult:
-    """Train into the run directory of the settings; a run that was begun there is continued, a finished one left.
+    """Train into the run directory; a run that was begun there is continued, a finished one left.
 
     Raises:
         UsageError, DataError, RunError: before anything is trained; a new directory is removed again.
@@ -181,7 +181,7 @@ def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
         for kind, now in _inputs(settings).items()
         if now["fingerprint"] and now["fingerprint"] != (_recorded(run, kind).get("fingerprint") or now["fingerprint"])
     ]
-    if manifest.get("processes", processes) != processes:  # which examples meet in a batch depends on their number
+    if manifest.get("processes", processes) != processes:  # on which batches depend
         changed.append(f"of {manifest['processes']} processes, not {processes}")
     if changed:
         hint = "restore it to continue, or choose another output directory"
@@ -198,8 +198,8 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
-    for disable in (disable_progress_bar, disable_progress_bars):  # of transformers and datasets, between our lines
+    args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, and knows the training is not done
+    for disable in (disable_progress_bar, disable_progress_bars):  # between our lines
         disable()
     with refusing():
         set_seed(args.seed)
@@ -268,5 +268,5 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
         raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
-        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it was marked finished
+        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a killed run
         publish(beside, run.model_dir)

@@ -1,4 +1,4 @@
-"""The figures of each log of a training: sums over its tokens, kept on the device and read once; and their warnings.
+"""The figures of each log of a training, from sums kept on the device; and warnings about them.
 
 Every figure is a ratio of sums over all trained tokens since the last log. A line of `telemetry.jsonl`:
 
@@ -37,7 +37,7 @@ _MEANS = [
 ]  # fmt: skip
 _MASSES = ["mass_low", "mass_middle", "mass_high"]
 _SUMS = ["tokens", *_MEANS, *_MASSES, "weight_squared", "eos", "eos_weight", "eos_prob", "kept", "seen"]
-_PENDING = 1 << 16  # so many tokens are counted in one go: each small operation on the device costs the host some 20 us
+_PENDING = 1 << 16  # tokens counted in one go: a small operation costs the host some 20 us
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
@@ -46,13 +46,13 @@ class TokenSums:
     """Sums over the tokens of one mode, training or evaluation, since the last `collect`."""
 
     def __init__(self, band: tuple[float, float], eos_ids: tuple[int, ...]) -> None:
-        self.band, self.eos_ids = band, eos_ids  # margin and bandwidth: the middle region lies around the margin
+        self.band, self.eos_ids = band, eos_ids  # margin and bandwidth
         self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
-        self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
+        self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # not counted yet
         self.since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
-        """Take one micro-batch, without waiting for the device; `seen` counts its tokens, prompts included."""
+        """Take one micro-batch, without waiting for the device; `seen` counts all its tokens."""
         self._pending.append((tokens, weights, labels, kept, seen))
         if sum(len(one[0]) for one in self._pending) >= _PENDING:
             self._count(weights.device)
@@ -105,7 +105,7 @@ class TokenSums:
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
         """Return the figures since the last call, over all ranks by `reduce`, a sum."""
         device = self._pending[0][1].device if self._pending else device
-        everything = reduce(self._count(device)).tolist()  # a rank that had nothing still takes part
+        everything = reduce(self._count(device)).tolist()  # a rank with nothing takes part
         seconds, self.since = time.perf_counter() - self.since, time.perf_counter()
         self.reset()
         total = dict(zip(_SUMS, everything, strict=False))
@@ -188,7 +188,7 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
             yield
         finally:
             self._evaluated = outer
-            self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second, with what was before it
+            self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second
 
     def add_figures(self, logs: dict[str, float]) -> None:
         """Put figures into a log of Trainer's own; a user's may be on one rank only."""

@@ -94,7 +94,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if isinstance(model, str):
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        unpatch(patch(model, self.objective))  # TRL would stumble over a model that cannot be patched
+        unpatch(patch(model, self.objective))  # TRL would stumble over one that cannot be
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
         self._is_fused, self._needs_roles = False, "role" in needs_of(self.objective)
@@ -110,11 +110,11 @@ class TrimSFTTrainer(AtomicCheckpoints):
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         if not self.aux_loss_enabled:
-            # the host would wait for every backward pass; the head lets no loss through that is not finite
+            # the host would wait for every backward pass; the head refuses such losses
             args.logging_nan_inf_filter = False
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
+        # the loss below divides by the tokens of the global batch in any case
         self.model_accepts_loss_kwargs = True
         margin, bandwidth = (getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth"))
         ends = getattr(self.model.generation_config, "eos_token_id", None)
@@ -184,7 +184,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
 
     @contextmanager
     def _fused(self) -> Iterator[None]:
-        """Within, the model computes its loss by the fused head; then it is again what the user gave."""
+        """Within, the model is patched and compiled; then it is again what the user gave."""
         if self._is_fused:
             yield
             return
@@ -225,7 +225,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * (self.accelerator.num_processes // self.get_tp_size())
         if outputs.aux_loss is not None:
-            # a mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients
+            # of each micro-batch: averaged over accumulation here, over ranks by the gradients
             mode = "train" if self.model.training else "eval"
             gathered = self.accelerator.gather_for_metrics(outputs.aux_loss.detach())
             self._metrics[mode]["aux_loss"].append(gathered.mean().item())
@@ -339,11 +339,11 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
     try:
         with asking_hub(name):
             model, report = create_model_from_path(name, output_loading_info=True, **given)
-    except (SafetensorError, AttributeError) as error:  # an architecture that transformers does not have
+    except (SafetensorError, AttributeError) as error:  # an unknown architecture
         raise not_loaded(repr(name), name, error, field=field) from error
 
     def require_whole() -> None:
-        require_all_tensors(report, name, field=field)  # transformers fills what is missing with random numbers
+        require_all_tensors(report, name, field=field)  # or they are random numbers
         require_finite(model, name, field=field)
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
@@ -363,7 +363,7 @@ def as_config(model: Any, args: Any) -> TrimSFTConfig:
     settings = args.to_dict()
     # to_dict masks tokens, eos_token too
     settings |= {name: getattr(args, name) for name in settings if name.endswith("_token")}
-    if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
+    if settings["metric_for_best_model"] == "loss":  # its default
         settings["metric_for_best_model"] = None
     config = TrimSFTConfig(**settings)
     logger.warning("objective: %r, the default, which %s does not name", config.objective, type(args).__name__)
