@@ -38,7 +38,7 @@ class Case:
     fsdp: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
     resumes: bool = False
-    """Whether it is trained, robbed of its last checkpoint, and trained on from the one in the middle."""
+    """Whether it loses its last checkpoint, and is trained on from the one in the middle."""
 
 
 def train_all(cases: dict[str, Case], folder: Path) -> None:
@@ -108,7 +108,7 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
 
 
 def _let_accelerate_shard_on_cpu() -> None:
-    """It ignores FSDP where there is no accelerator; told that gloo belongs to one, it shards on the CPU."""
+    """It ignores FSDP without an accelerator; told that gloo is one, it shards on the CPU."""
     from accelerate.state import DistributedType, PartialState
 
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"

@@ -1,4 +1,4 @@
-"""Rows beside TRL's forms; texts that share a row, each as if it were alone; batches without a mask."""
+"""Rows beside TRL's forms; texts that share a row; batches without a mask."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -119,7 +119,7 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
     assert isinstance(trainer.data_collator, PackedRows)
     shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
     assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
-    assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
+    assert all("attention_mask" not in batch for batch, _ in batches)  # but positions
     assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
 
 
@@ -149,7 +149,7 @@ def make_other(kind: str) -> Any:
     model.generation_config.eos_token_id = 1
     for weight in model.parameters():
         if weight.dim() > 1:
-            weight.data.normal_(0, 0.15)  # as of a trained model: at random they say next to nothing
+            weight.data.normal_(0, 0.15)  # as of a trained model
     return model
 
 

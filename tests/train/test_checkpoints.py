@@ -1,4 +1,4 @@
-"""Checkpoints: a killed training goes on as if nothing had happened; what is torn is never used, what is good stays."""
+"""Checkpoints: a killed training goes on; what is torn is never used, what is good stays."""
 
 import json
 import logging
@@ -58,7 +58,7 @@ def save(trainer: AtomicCheckpoints, step: int) -> Path:
 
 
 def test_a_checkpoint_is_complete_readable_and_without_secrets(trainer) -> None:
-    trainer.args.push_to_hub, trainer.args.hub_token = True, "hf_secret"  # the hub is not asked: nothing is pushed yet
+    trainer.args.push_to_hub, trainer.args.hub_token = True, "hf_secret"  # nothing is pushed
     saved = save(trainer, 3)
     marker = json.loads((saved / COMPLETE).read_text())
     sizes = {path.name: path.stat().st_size for path in saved.iterdir() if path.name != COMPLETE}
@@ -149,7 +149,7 @@ def test_resuming_takes_the_newest_whole_checkpoint(trainer, tmp_path, caplog, m
     ("name", "other"), [("optimizer.pt", "optimizer.bin"), ("optimizer.pt", "optimizer_0"), ("scheduler.pt", "gone")]
 )
 def test_a_checkpoint_without_its_state_is_not_continued(trainer, name, other) -> None:
-    """As save_only_model, FSDP and DeepSpeed leave it; transformers would begin moments and schedule anew."""
+    """As save_only_model, FSDP and DeepSpeed leave it."""
     saved = save(trainer, 1)
     (saved / name).rename(saved / other)
     (saved / COMPLETE).unlink()

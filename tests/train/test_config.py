@@ -1,4 +1,4 @@
-"""Settings: SFTConfig with an objective, read from YAML, command line and Python; bad ones leave no trace."""
+"""Settings: SFTConfig with an objective, from YAML, words and Python; bad ones leave no trace."""
 
 import dataclasses
 import json

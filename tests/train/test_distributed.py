@@ -29,7 +29,7 @@ EPSILON = torch.finfo(torch.float32).eps / 2
 # a logit of 34 is known to 4e-6 in float32, and w = exp(-(gap - m)^2 / (2 tau^2)) multiplies that by up to 15
 LOSS_ERROR = 1e-4
 GAP_ERROR = 1e-4  # the same for a gap, the difference of two logits, after some steps
-BIN = 0.05  # a token whose gap stands at the edge of a bin may fall to either side, and moves a quantile by one bin
+BIN = 0.05  # a token at the edge of a bin may fall to either side
 ADAM = (("optim", "adamw_torch"), ("learning_rate", 1e-3), ("max_grad_norm", 0.02))
 RECOMPUTED = (("gradient_checkpointing", True),)
 # DDP then waits for every gradient: a rank with nothing to train on must have some
@@ -110,7 +110,7 @@ def movement(weights: Weights, *, tied: bool) -> float:
 
 
 def rounding(weights: Weights) -> float:
-    """How far apart two runs may be that round every weight at every step: a random walk of half a unit each."""
+    """How far apart two runs may be by rounding: a random walk of half a unit a step."""
     return EPSILON * STEPS**0.5 * sum(float(w.double().square().sum()) for w in weights.values()) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""A patched model: the loss, statistics and gradients of the plain formula on its own logits; otherwise unchanged."""
+"""A patched model: loss, statistics and gradients of the plain formula on its own logits."""
 
 import copy
 import inspect

@@ -89,7 +89,7 @@ def test_the_model_loads_without_trimsft(whole, fields) -> None:
 
 
 def test_a_recipe_and_an_override_are_all_it_takes(whole, tmp_path) -> None:
-    """The config.yaml of a run is such a recipe; it gives the same weights, another objective gives others."""
+    """The config.yaml of a run is one; it gives the same weights, another objective others."""
     config = whole.run.config_path
     again = train_model(config=config, output_dir=tmp_path / "again")
     assert (again.run.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
@@ -224,9 +224,9 @@ def test_a_base_model_that_is_not_whole_is_refused(harm, says, fields, tmp_path)
 
 def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields) -> None:
     (copied.path / WEIGHTS).unlink()
-    assert not train_model(**fields, output_dir=copied.path).was_finished  # made again from the last checkpoint
+    assert not train_model(**fields, output_dir=copied.path).was_finished
     assert (copied.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
-    assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1  # it has ended once
+    assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1
 
 
 def end_early(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_full_disk_costs_nothing_that_was_done(what, fields, whole, tmp_path, 
 
     def save_half(self: Any, folder: str, **more: Any) -> None:
         save(self, folder, **more)
-        if Path(folder).name == ".model":  # safetensors says it in its own class, half of the file written
+        if Path(folder).name == ".model":  # safetensors has its own class
             monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 

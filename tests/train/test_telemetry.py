@@ -140,7 +140,7 @@ def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut, pending)
     tokens = stats(gaps)
     whole.add(tokens, objective.weights(tokens), labels, kept=3, seen=torch.tensor(90))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("trimsft.train.telemetry._PENDING", pending)  # counted after each part, some, or all of them
+        patched.setattr("trimsft.train.telemetry._PENDING", pending)  # counted after some or all
         for rows in (slice(None, cut), slice(cut, None)):
             some = tokens[rows]
             parts.add(some, objective.weights(some), labels[rows], kept=1, seen=45)
@@ -263,7 +263,7 @@ def test_lines_for_a_person(evaluated, logs, line, capsys) -> None:
 
 
 class Waits(TorchDispatchMode):
-    """Notes from where numbers were asked of the device between two logs, the head and masks of attention aside."""
+    """Notes from where numbers were asked of the device, the head and masks of attention aside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,7 +285,7 @@ def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path) -> Non
     step = trainer.training_step
 
     def watched(*args: Any) -> Any:
-        with waits if trainer.state.global_step else nullcontext():  # the first step looks at the model
+        with waits if trainer.state.global_step else nullcontext():  # the first looks at it
             return step(*args)
 
     trainer.training_step = watched

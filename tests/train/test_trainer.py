@@ -228,7 +228,7 @@ def test_a_model_that_has_left_the_band_is_not_the_best(tmp_path) -> None:
     """Its weighted loss is 0, since no token has a weight."""
     stops = EarlyStoppingCallback(early_stopping_patience=1)
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2]), "callbacks": [stops]}
-    warm_up = {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 1}  # nothing is learnt in the first step
+    warm_up = {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 1}
     trainer = make_ours(tmp_path, options=options, **BEST | warm_up, learning_rate=1e3)
     trainer.train()
     nll, loss = logged(trainer, "eval_nll"), logged(trainer, "eval_loss")
@@ -304,7 +304,7 @@ def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
     seen = record_batches(trainer)
 
     def spoil(*_: Any) -> None:
-        if len(seen) == 3:  # three micro-batches of two a step are done: this is step 2, micro-batch 2
+        if len(seen) == 3:  # of two a step
             trainer.model.get_parameter(where).data[0, 0] = torch.nan
 
     trainer.model.register_forward_pre_hook(spoil)
@@ -376,7 +376,7 @@ def test_one_batch_of_eight_however_it_is_cut(objective, tmp_path) -> None:
         assert logged(parts, "weighted_loss") == pytest.approx([loss], rel=LOSS_ERROR)
         assert_same_gradients(parts.grads[0], gradients)
         if accumulated == 8:
-            # the lengths are so uneven that the usual mistake, a mean of means, is far outside of the tolerance
+            # the usual mistake, a mean of means, is far outside of the tolerance
             means = [plain_step(before, [batch], parts.objective)[0] for batch, _ in parts.batches]
             assert sum(means) / len(means) != pytest.approx(loss, rel=1e-3)
 
