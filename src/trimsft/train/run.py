@@ -177,15 +177,15 @@ def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
     """Refuse another model, data, objective or number of processes than the run began with."""
     manifest, processes = run.read_manifest(), settings.args.world_size
     changed = [
-        f"whose {kind} was another: {now['name']} has changed since"
+        f"holds a run whose {kind} was another: {now['name']} has changed since"
         for kind, now in _inputs(settings).items()
         if now["fingerprint"] and now["fingerprint"] != (_recorded(run, kind).get("fingerprint") or now["fingerprint"])
     ]
     if manifest.get("processes", processes) != processes:  # on which batches depend
-        changed.append(f"of {manifest['processes']} processes, not {processes}")
+        changed.append(f"holds a run of {manifest['processes']} processes, not {processes}")
     if changed:
         hint = "restore it to continue, or choose another output directory"
-        raise RunError(f"{run.path} holds a run {changed[0]}", hint=hint)
+        raise RunError(f"{run.path} {changed[0]}", hint=hint)
 
 
 def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
