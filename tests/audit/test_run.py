@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
-from tests.train.test_forms import CHAT
+from tests.train.test_batches import CHAT
 from trimsft import cli
 from trimsft.audit import suspects
 from trimsft.audit.run import AuditFolder, AuditSettings, audit

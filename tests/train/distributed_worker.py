@@ -8,28 +8,20 @@ tokens of the vocabulary are out of reach for this model: their gap is about -45
     rows 28-31  the only labels are out of reach: a rank without a kept row
 """
 
-import io
 import json
-import math
 import os
-import pickle
 import random
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import history_of, make_tokenizer
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
-from trimsft.train.checkpoints import COMPLETE, mark_complete
 
 VOCABULARY, OUT_OF_REACH = 64, 4
 STEPS, BATCH = 10, 8
@@ -46,7 +38,7 @@ class Case:
     fsdp: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
     resumes: bool = False
-    """Whether it is trained, robbed of its last checkpoint, and trained on from the one in the middle."""
+    """Whether it loses its last checkpoint, and is trained on from the one in the middle."""
 
 
 def train_all(cases: dict[str, Case], folder: Path) -> None:
@@ -75,122 +67,27 @@ def train(case: Case, folder: Path) -> None:
         trainer.train(resume_from_checkpoint=True)
     logs = [log for log in history_of(trainer) if "loss" in log]
     is_sharded = all(isinstance(weight, DTensor) for weight in trainer.model.parameters())
-    facts = {"logs": logs, "kept": trainer.kept[:], "nearest": trainer.nearest, "is_sharded": is_sharded}
+    facts = {"logs": logs, "kept": trainer.kept[:], "is_sharded": is_sharded}
     # rows that do not come out even: accelerate gives some of them to two ranks
     facts["evaluated"] = trainer.evaluate(trainer.train_dataset.select(range(11)))
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
     trainer.save_model(str(folder / "model"))
 
 
-def resume(case: Case, folder: Path, checkpoint: Path) -> None:
-    _Recording(case, folder).train(resume_from_checkpoint=str(checkpoint))
-
-
-class Evil:
-    """Unpickled, it makes the folder `mark`."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.makedirs, (str(self._mark), 0o777, True)
-
-
-def resume_sharded(folder: Path, plain: Path) -> None:
-    """One rank of FSDP2 with sharded checkpoints: continued from one of its own, then from some that run code, and from
-    one of a training in one process."""
-    torch.distributed.init_process_group("gloo")
-    _let_accelerate_shard_on_cpu()
-    folder.mkdir(exist_ok=True)
-    case = Case(micro_batch=4, fsdp=True, settings=(("optim", "adamw_torch"), ("learning_rate", 1e-3)), resumes=True)
-    sharded = ("fsdp_config", {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"})
-    case = replace(case, settings=(*case.settings, sharded))
-    whole = _Recording(case, folder)
-    whole.train()
-    middle, facts = folder / "train" / f"checkpoint-{STEPS // 2}", {}
-    again = _Recording(case, folder)
-    again.train(resume_from_checkpoint=str(middle))
-    ours, theirs = (get_model_state_dict(one.model, options=FULL) for one in (again, whole))
-    facts["same"] = all(torch.equal(weight, theirs[name]) for name, weight in ours.items())
-    for name, spoil in SPOILED.items():
-        copied = folder / "elsewhere" / name / middle.name
-        if again.is_world_process_zero():
-            shutil.copytree(middle, copied)
-            spoil(copied, folder / f"mark {name}")
-        again.accelerator.wait_for_everyone()
-        facts[name] = _failure(partial(resume, case, folder, copied))
-    facts["plain"] = _failure(partial(resume, case, folder, plain))
-    (folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(facts))
-    torch.distributed.destroy_process_group()
-
-
-def _failure(work: Callable[[], object]) -> list[str]:
-    try:
-        work()
-    except BaseException as error:
-        return [type(error).__name__, str(error)]
-    return []
-
-
-FULL = StateDictOptions(full_state_dict=True)
-
-
-def _spoil_metadata(checkpoint: Path, mark: Path, *, part: str) -> None:
-    """It still describes the files, and names code beside them."""
-    path = checkpoint / part / ".metadata"
-    metadata = pickle.loads(path.read_bytes())
-    metadata.version = Evil(mark)
-    path.write_bytes(pickle.dumps(metadata))
-
-
-def _spoil_bytes(checkpoint: Path, mark: Path) -> None:
-    """An entry that is no tensor is code."""
-    path = checkpoint / "optimizer_0" / ".metadata"
-    metadata, evil = pickle.loads(path.read_bytes()), io.BytesIO()
-    torch.save(Evil(mark), evil)
-    entry = next(key for key, info in metadata.storage_data.items() if "betas" in key.fqn)
-    info = metadata.storage_data[entry]
-    file = checkpoint / "optimizer_0" / info.relative_path
-    metadata.storage_data[entry] = replace(info, offset=file.stat().st_size, length=len(evil.getvalue()))
-    with file.open("ab") as stream:
-        stream.write(evil.getvalue())
-    path.write_bytes(pickle.dumps(metadata))
-
-
-def _metadata_without_seal(checkpoint: Path, mark: Path) -> None:
-    _spoil_metadata(checkpoint, mark, part="pytorch_model_fsdp_0")
-    (checkpoint / COMPLETE).unlink()
-
-
-def _bytes_sealed_again(checkpoint: Path, mark: Path) -> None:
-    _spoil_bytes(checkpoint, mark)
-    (checkpoint / COMPLETE).unlink()
-    mark_complete(checkpoint, STEPS // 2)
-
-
-SPOILED = {"metadata without a seal": _metadata_without_seal, "bytes sealed again": _bytes_sealed_again}
-"""What an attacker does to a checkpoint."""
-
-
 class _Recording(TrimSFTTrainer):
-    """Notes of each micro-batch how many tokens were trained and kept; and the gap nearest to one that decides."""
+    """Notes of each micro-batch how many tokens were trained and kept."""
 
     def __init__(self, case: Case, folder: Path) -> None:
         rows = Dataset.from_list(make_rows())
         settings = _settings(case, folder)
         super().__init__(make_model(tied=case.tied), settings, train_dataset=rows, processing_class=make_tokenizer())
         self.kept: list[tuple[int, int]] = []
-        self.nearest, self._count = math.inf, self.telemetry.observe
+        self._count = self.telemetry.observe
         self.telemetry.observe = self._record
 
     def _record(self, outputs: Any, inputs: dict[str, Any]) -> None:
         self._count(outputs, inputs)
         self.kept.append((len(outputs.labels), outputs.kept))
-        m, tau = self.args.margin, self.args.bandwidth
-        half = tau * math.sqrt(2 * math.log(2))  # where the weight is 0.5
-        for border in (0.0, m - tau, m + tau, m - 3 * tau, m - half, m + half):
-            distances = (outputs.tokens.gap - border).abs().tolist()
-            self.nearest = min(self.nearest, *distances, math.inf)
 
 
 def _settings(case: Case, folder: Path) -> TrimSFTConfig:
@@ -211,7 +108,7 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
 
 
 def _let_accelerate_shard_on_cpu() -> None:
-    """It ignores FSDP where there is no accelerator; told that gloo belongs to one, it shards on the CPU."""
+    """It ignores FSDP without an accelerator; told that gloo is one, it shards on the CPU."""
     from accelerate.state import DistributedType, PartialState
 
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"

@@ -46,7 +46,7 @@ class Child:
         """Kill it, with all that it started, if it still runs."""
         while self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # not there before it has made its group
+                os.killpg(self._process.pid, signal.SIGKILL)  # not there yet
             self._process.join(0.1)
 
     def wait(self, timeout: float = TIMEOUT) -> Finished:
@@ -122,7 +122,7 @@ SAVING = {
 def signalled(
     arguments: Sequence[str], log: Path, number: int, *, step: int, moment: str = "step", rank: int = 0, **ranks: str
 ) -> Child:
-    """`trimsft ...` that one of its ranks sends a signal to: in the middle of a step, or of the save after it."""
+    """`trimsft ...` that one of its ranks sends a signal to, in a step or in the save after it."""
     return Child(_run_signalled, list(arguments), number, step, moment, rank, log=log, **ranks)
 
 

@@ -19,9 +19,9 @@ from tests.train.processes import SAVING, Child, Finished, command, rank_environ
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import Interrupted
 from trimsft.runs import RunDirectory
+from trimsft.train import checkpoints, train_model
 from trimsft.train import run as run_module
-from trimsft.train import stopping, train_model
-from trimsft.train.stopping import Stopping, keep_workers
+from trimsft.train.checkpoints import Stopping, keep_workers
 
 STEPS = 6
 
@@ -100,7 +100,7 @@ def test_all_ranks_are_refused_together(wrong, whole, words, tmp_path) -> None:
 
 def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     for arguments, parts in (
-        ([*words, "--dry-run"], ("one step measured on ", "its longest 4 rows", "6 steps take at most ")),
+        ([*words, "--dry-run"], ("device: ", "steps: 6\n", "rows: 4\n", "seconds: ")),
         ([*words, "--dry-run", "--json", "--gpus", "2xA6000"], ('"gpus": "2xA6000"', '"gib": ', '"downloads": ')),
         (["train", "--help-all"], ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")),
     ):
@@ -186,17 +186,17 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         heeding.on_train_begin(None, None, None)
         monkeypatch.setattr(heeding, "_process", 0)
-        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker that loads data leaves it to the training
+        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker leaves it to the training
         monkeypatch.undo()
         assert capfd.readouterr().err == ""
         os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it: to the process and to its group
+        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it
         at_once = "stopping after this step, with a checkpoint; press Ctrl-C again to stop at once"
         assert capfd.readouterr().err.count(at_once) == 1
-        heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
+        heeding.on_evaluate(None, None, control := TrainerControl())  # it may be long
         assert control.should_save
-        monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
-        os.kill(os.getpid(), signal.SIGTERM)  # of a launcher, or of Slurm at the time limit: the checkpoint comes first
+        monkeypatch.setattr(checkpoints, "SAME_SIGNAL_SECONDS", -1.0)
+        os.kill(os.getpid(), signal.SIGTERM)  # the checkpoint comes first
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
@@ -214,7 +214,7 @@ def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -
 
 @pytest.mark.parametrize("prepare", [lambda loader: loader, prepare_data_loader], ids=["plain", "accelerate"])
 def test_processes_that_load_data_outlive_sigterm(prepare) -> None:
-    """Slurm sends it to every process of a step; a loader whose worker dies ends the training before it is saved."""
+    """Slurm sends it to every process; a loader whose worker dies ends the training."""
     loader = keep_workers(prepare(DataLoader(range(8), batch_size=1, num_workers=1, persistent_workers=True)))  # type: ignore[arg-type]
     rows = iter(loader)
     loaded = [int(next(rows))]

@@ -1,4 +1,4 @@
-"""`torch_compile` of a trainer, and accelerate's regional compilation of a patched model; traced, but not compiled."""
+"""`torch_compile` of a trainer; traced, but not compiled."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from torch._dynamo.utils import counters
 
 from tests.train.tiny import ARCHITECTURES, assert_same_gradients, logged, make_model, make_trainer, words
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.compiling import _keep_gradients, layers_of
+from trimsft.train.trainer import _keep_gradients, layers_of
 
 # dynamo hides this warning by a way that does not hide it from pytest
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-ROWS = [{"text": words(12, seed)} for seed in range(8)]  # of one length: a second one would be traced again
+ROWS = [{"text": words(12, seed)} for seed in range(8)]  # of one length, traced once
 COMPILED = {"torch_compile": True, "torch_compile_backend": "eager"}
 
 
@@ -34,7 +34,7 @@ def test_compiled_layers_train_and_resume_as_others_do(tmp_path) -> None:
     assert logged(compiled, "loss") == logged(plain, "loss")  # dynamo alone reorders no sum
     for got, expected in zip(compiled.grads, plain.grads, strict=True):
         assert_same_gradients(got, expected, 0)
-    assert all(layer._compiled_call_impl is None for layer in layers_of(compiled.model))  # `generate` is as before
+    assert all(layer._compiled_call_impl is None for layer in layers_of(compiled.model))
 
     weights, expected = (load_file(tmp_path / run / "checkpoint-2/model.safetensors") for run in ("compiled", "plain"))
     assert weights.keys() == expected.keys()
@@ -46,7 +46,7 @@ def test_compiled_layers_train_and_resume_as_others_do(tmp_path) -> None:
 
 
 def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> None:
-    """A gradient is copied once an update, and added to in place from then on; without CUDA graphs it is not."""
+    """A gradient is copied once an update, and added to in place from then on."""
     copied = []
     clone = torch.Tensor.clone
 

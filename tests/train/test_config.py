@@ -1,8 +1,8 @@
-"""Settings: SFTConfig with an objective, read from YAML, command line and Python; bad ones leave no trace."""
+"""Settings: SFTConfig with an objective, from YAML, words and Python; bad ones leave no trace."""
 
 import dataclasses
-import json
 import os
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ def config(**settings: Any) -> TrimSFTConfig:
     [
         ({"margin": float("nan")}, "margin: must be a finite number, got nan"),
         ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
-        ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
-        ({"num_train_epochs": 0}, "num_train_epochs: must be above 0, got 0"),
+        ({"global_batch": 0}, "global_batch: must not be 0"),
+        ({"num_train_epochs": 0}, "num_train_epochs: must not be 0"),
         ({"global_batch": 24, "gradient_accumulation_steps": 4}, "gradient_accumulation_steps: has no place beside"),
     ],
 )
@@ -84,6 +84,7 @@ REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
     ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
     ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; --model, --data or --config go before a name"),
+    ("--push_to_hub true", "push_to_hub: has no effect; remove it, and upload the finished model: hf upload NAME"),
     ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
     ("--bandwidth 0", "bandwidth: must be a finite number > 0, got 0.0"),
     ("--learning_rate -1", "Invalid learning rate: -1.0"),
@@ -153,7 +154,7 @@ def test_models_that_cannot_be_trained_are_refused(fields, tmp_path) -> None:
     (other / "config.json").write_text(json.dumps({**config, "architectures": ["NobodysForCausalLM"]}))
     assert_refused(["--model", str(other)], "has no attribute", fields, tmp_path)
     BertForMaskedLM(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(other)
-    assert_refused(["--model", str(other)], "BertForMaskedLM is a masked language model", fields, tmp_path)
+    assert_refused(["--model", str(other)], "BertForMaskedLM is no causal language model", fields, tmp_path)
 
 
 def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:

@@ -18,10 +18,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.train.distributed_worker import SPOILED, STEPS, Case, make_model, resume, resume_sharded, train, train_all
+from tests.train.distributed_worker import STEPS, Case, make_model, train, train_all
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import RunError
 from trimsft.train.telemetry import QUANTILES
 
 Weights = dict[str, torch.Tensor]
@@ -30,7 +29,7 @@ EPSILON = torch.finfo(torch.float32).eps / 2
 # a logit of 34 is known to 4e-6 in float32, and w = exp(-(gap - m)^2 / (2 tau^2)) multiplies that by up to 15
 LOSS_ERROR = 1e-4
 GAP_ERROR = 1e-4  # the same for a gap, the difference of two logits, after some steps
-BIN = 0.05  # a token whose gap stands at the edge of a bin may fall to either side, and moves a quantile by one bin
+BIN = 0.05  # a token at the edge of a bin may fall to either side
 ADAM = (("optim", "adamw_torch"), ("learning_rate", 1e-3), ("max_grad_norm", 0.02))
 RECOMPUTED = (("gradient_checkpointing", True),)
 # DDP then waits for every gradient: a rank with nothing to train on must have some
@@ -49,9 +48,10 @@ CASES = {
     "fsdp2, adam and clipping": Case(micro_batch=4, fsdp=True, settings=ADAM),
     "fsdp2, padding-free": Case(micro_batch=4, fsdp=True, settings=FREE),
 }
+SHARDED = (("fsdp_config", {"version": 2, "state_dict_type": "SHARDED_STATE_DICT"}),)
 OTHERS = {
     "ddp, padding-free": Case(micro_batch=4, settings=FREE),
-    "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM, resumes=True),
+    "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM + SHARDED, resumes=True),
 }
 
 
@@ -62,7 +62,6 @@ class Trained:
     logs: list[dict[str, float]]
     kept: list[list[list[int]]]
     """How many tokens each rank and micro-batch trained, and how many of them it kept."""
-    nearest: float
     is_sharded: bool
     evaluated: dict[str, float]
 
@@ -72,9 +71,9 @@ class Trained:
         weights = load_file(folder / "model" / "model.safetensors")
         if case.tied and "lm_head.weight" in weights:  # a gathered state names it twice
             assert torch.equal(weights.pop("lm_head.weight"), weights["model.embed_tokens.weight"])
-        kept, nearest = [rank["kept"] for rank in facts], min(rank["nearest"] for rank in facts)
+        kept = [rank["kept"] for rank in facts]
         is_sharded, evaluated = all(rank["is_sharded"] for rank in facts), facts[0]["evaluated"]
-        return cls(folder, weights, facts[0]["logs"], kept, nearest, is_sharded, evaluated)
+        return cls(folder, weights, facts[0]["logs"], kept, is_sharded, evaluated)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +110,7 @@ def movement(weights: Weights, *, tied: bool) -> float:
 
 
 def rounding(weights: Weights) -> float:
-    """How far apart two runs may be that round every weight at every step: a random walk of half a unit each."""
+    """How far apart two runs may be by rounding: a random walk of half a unit a step."""
     return EPSILON * STEPS**0.5 * sum(float(w.double().square().sum()) for w in weights.values()) ** 0.5
 
 
@@ -119,7 +118,6 @@ def assert_same_training(got: Trained, expected: Trained) -> None:
     """Weights, losses and every figure of the telemetry."""
     assert distance(got.weights, expected.weights) < rounding(expected.weights)
     assert len(got.logs) == len(expected.logs) == STEPS
-    assert expected.nearest > GAP_ERROR  # no token is so near to a border that rounding could count it elsewhere
     for log, other in zip(got.logs, expected.logs, strict=True):
         assert log.keys() == other.keys()
         for name in log.keys() - {"tokens_per_second"}:
@@ -166,32 +164,15 @@ def test_a_model_saved_by_fsdp2_loads_anywhere(two) -> None:
 
 
 def test_fsdp2_resumes_bit_for_bit(two) -> None:
+    """From whole tensors, whatever the settings say: torch reads shards as pickles that may run code."""
     whole, again = two["fsdp2, adam and clipping"], two["fsdp2, adam and clipping, resumed"]
+    saved = {path.name for path in (again.folder / "train" / f"checkpoint-{STEPS}").iterdir()}
+    assert {"optimizer.bin", "pytorch_model_fsdp.bin"} <= saved
     assert [log["step"] for log in again.logs] == list(range(1, STEPS + 1))
     assert len(again.kept[0]) == STEPS // 2  # only the second half was trained again
     for name, weight in again.weights.items():
         assert torch.equal(weight, whole.weights[name]), name
     assert again.logs[-1]["num_tokens"] == whole.logs[-1]["num_tokens"]
-
-
-def test_a_sharded_checkpoint_resumes_and_runs_no_code(tmp_path) -> None:
-    one = Case(settings=ADAM, resumes=True)
-    train(one, tmp_path)
-    plain = tmp_path / "train" / f"checkpoint-{STEPS}"
-    for process in ranks(resume_sharded, tmp_path / "two", plain, count=2, log=tmp_path / "log"):
-        assert process.code == 0, process.err[-4000:]
-    for rank in range(2):
-        facts = json.loads((tmp_path / "two" / f"rank-{rank}.json").read_text())
-        assert facts.pop("same")
-        kind, text = facts.pop("plain")
-        assert kind == "RunError" and "without FSDP and DeepSpeed, and this one runs with FSDP (SHARDED" in text
-        assert facts.keys() == SPOILED.keys()
-        for name, (kind, text) in facts.items():
-            assert kind == "RunError" and "cannot be loaded" in text and "os.makedirs" in text, name
-            assert "\n" not in text
-    assert not list(tmp_path.glob("two/mark*"))
-    with pytest.raises(RunError, match="start it as before to continue it, or train anew"):
-        resume(one, tmp_path, tmp_path / "two" / "train" / f"checkpoint-{STEPS}")
 
 
 # --multi_gpu means several processes; with --cpu, accelerate starts one unless there is mpirun

@@ -105,7 +105,8 @@ def train_command(
 
             with redirect_stdout(sys.stderr):  # stdout is for the result
                 step = measure_step(settings) if gpus is None else plan_run(settings, gpus)
-            output = Output(step.figures, lines=step.lines)
+            figures = {name: f"{value:,.3g}" if isinstance(value, float) else value for name, value in step.items()}
+            output = Output(step, lines=[f"{name}: {value}" for name, value in figures.items()])
         else:
             from trimsft.train.run import train
 

@@ -7,7 +7,11 @@ the steps since the last one. The marker is written last and lists the files wit
       checkpoint-40/   ... model.safetensors optimizer.pt rng_state.pth trainer_state.json complete.json
       _saving/         checkpoint-60, being written; gone after the next start
 
-The folder must be one that all machines of the run share.
+The folder must be one that all machines of the run share. Ctrl-C, SIGTERM and SIGHUP end a training with a checkpoint:
+
+    with Stopping() as stopping:
+        trainer.add_callback(stopping)
+        trainer.train()     # raises errors.Interrupted once the checkpoint is saved
 """
 
 from __future__ import annotations
@@ -18,23 +22,25 @@ import functools
 import json
 import logging
 import os
-import pickle
 import shutil
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from torch.distributed.checkpoint import filesystem
-from torch.distributed.checkpoint.api import CheckpointException
-from transformers import PreTrainedModel
+from torch import distributed
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, TrainerCallback
+from transformers.trainer_utils import rotate_checkpoints
 from trl import SFTTrainer
 
-from trimsft.errors import RunError, TrimSFTError, WriteError, and_more, one_line
+from trimsft.errors import Handler, Interrupted, RunError, TrimSFTError, WriteError, and_more, handle_signals, one_line
 from trimsft.runs import sync, write_whole
 from trimsft.runs.parsing import read_json
 
@@ -43,25 +49,7 @@ Made = TypeVar("Made")
 
 STAGING = "_saving"  # pushing to a hub leaves out names that begin with an underscore
 COMPLETE = "complete.json"
-PLAIN = "without FSDP and DeepSpeed"
-# files that only one kind of training writes, and reads
-LAYOUTS = {
-    "global_step*": "with DeepSpeed",
-    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
-    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
-}
-# all that torch 2.13 names in the `.metadata` of a sharded checkpoint, beside the dtypes of its tensors
-_METADATA = {
-    "torch": {"Size"},
-    "torch.serialization": {"_get_layout"},
-    "torch.distributed.checkpoint.filesystem": {"_StorageInfo"},
-    "torch.distributed.checkpoint.metadata": {
-        "Metadata", "MetadataIndex", "StorageMeta", "BytesStorageMetadata", "ChunkStorageMetadata",
-        "TensorStorageMetadata", "TensorProperties", "_MEM_FORMAT_ENCODING",
-    },
-    "pathlib": {"PosixPath"},
-    "pathlib._local": {"PosixPath"},
-}  # fmt: skip
+SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers signal process and group
 
 
 class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
@@ -70,19 +58,25 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     _saving = False  # while true, the folder of the run is `_saving/`
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
+        """Train as `Trainer.train`; `True` continues from the newest whole checkpoint."""
         folder, wanted = Path(str(self.args.output_dir)), resume_from_checkpoint
         by_main(lambda: clear_staging(folder))
+        state_files = ["optimizer.pt", "scheduler.pt"]
+        if self.is_deepspeed_enabled:
+            state_files = ["global_step*"]
+        if self.is_fsdp_enabled:
+            # sharded ones torch would read as pickles that may run code
+            plugin = self.accelerator.state.fsdp_plugin
+            plugin.state_dict_config = plugin.optim_state_dict_config = None
+            plugin.set_state_dict_type("FULL_STATE_DICT")
+            state_files = ["optimizer.bin", "scheduler.pt"]
         if wanted:
-            layout = "with DeepSpeed" if self.is_deepspeed_enabled else PLAIN
-            if self.is_fsdp_enabled:
-                layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
-            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, layout))
+            resume_from_checkpoint = by_main(lambda: _choose(folder, wanted, state_files))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
-            # resumed after the last step of a `max_steps` within an epoch: transformers would train one more
+            # resumed after the last step within an epoch: transformers would train one more
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
@@ -90,7 +84,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
     def _init_training_state(self, *args: Any) -> Any:
         begin = super()._init_training_state(*args)
         if best := self.state.best_global_step:
-            # by its place in this run: the run may have been moved, and the recorded path be another's
+            # by its place in this run, which may have been moved
             self.state.best_model_checkpoint = os.path.join(self._get_output_dir(None), f"checkpoint-{best}")
         return begin
 
@@ -110,7 +104,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 super()._load_best_model()
 
     def _load_whole(self, checkpoint: str | Path) -> bool:
-        """Load the weights strictly; False where they are sharded, or of several adapters, and the library does."""
+        """Load the weights strictly; False where they are sharded or of several adapters."""
         model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
         adapters = len(getattr(model, "peft_config", {}))
         is_plain = isinstance(model, PreTrainedModel) and not getattr(model, "_hf_peft_config_loaded", False)
@@ -121,7 +115,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.args.device.type == "cpu":
-            # transformers loads onto the device of a rank, and torch restores nothing to a CPU that has a number
+            # torch restores nothing to a CPU that has a number, as the device of a rank
             self.args.__dict__["_setup_devices"] = torch.device("cpu")
         with opened_as_data(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
@@ -138,7 +132,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         """Leave checkpoints here; a model is pushed when it is finished."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save as Trainer does, without its settings, a pickle that holds tokens of the hub, which nothing reads."""
+        """Save as Trainer does, without its settings, a pickle with tokens of the hub."""
         super()._save(output_dir, state_dict)
         Path(str(output_dir or self.args.output_dir), "training_args.bin").unlink()
 
@@ -153,7 +147,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
-            # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
+            # Trainer saw the staging folder only; this is where the best checkpoint will stand
             chosen = folder / f"checkpoint-{state.best_global_step}"
             if chosen == final or chosen.is_dir():
                 state.best_model_checkpoint = str(chosen)
@@ -163,22 +157,14 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            _rotate(folder, self.args.save_total_limit or 0, {final, Path(state.best_model_checkpoint or final)})
+            rotate_checkpoints(str(folder), self.args.save_total_limit, state.best_model_checkpoint, use_mtime=True)
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
-    """Return on every process what the main one makes, since two views of a network disk may differ.
-
-    An error of the main process is raised on all of them; on the others it is marked, so that it is printed once.
-
-    Args:
-        everywhere: every process does the work and keeps its own result; only the error is shared.
-    """
-    is_main: bool = PartialState().is_main_process
-    made: Any = None
-    error: TrimSFTError | None = None
+    """Return what the main process makes, or its error; `everywhere` each keeps its own."""
+    is_main, made, error = PartialState().is_main_process, None, None
     try:
         made = work() if is_main or everywhere else None
     except TrimSFTError as own:
@@ -187,10 +173,10 @@ def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
     broadcast_object_list(shared)
     if shared[1] is not None and not is_main:
         error = shared[1]
-        error.is_reported = True
+        error.is_reported = True  # so that it is printed once
     if error is not None:
         raise error
-    return made if everywhere else shared[0]  # type: ignore[no-any-return]
+    return made if everywhere else shared[0]  # type: ignore[return-value]
 
 
 # ---- whole or torn
@@ -212,27 +198,21 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
-    """Return the checkpoint to continue from: the newest, or the one that is named, which may be another trainer's.
+def _choose(folder: Path, wanted: str | bool, needed: list[str]) -> str:
+    """Return the checkpoint to continue from: the newest, or the one that is named.
 
-    `layout` says which files this training reads.
+    Without what is `needed` transformers would begin moments or schedule anew, without a word.
     """
-    chosen, hint = latest_checkpoint(folder) if wanted is True else Path(str(wanted)), "choose another, or train anew"
+    chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem = f"{str(folder)!r} holds no whole checkpoint"
     elif (chosen / COMPLETE).exists() and (damage := find_damage(chosen)):
         problem = f"{wanted!r} is torn ({damage})"
-    elif not (chosen / "trainer_state.json").exists():
-        problem = f"{wanted!r} is torn (trainer_state.json is missing)"
-    elif (saved := next((name for file, name in LAYOUTS.items() if any(chosen.glob(file))), PLAIN)) != layout:
-        problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
-        hint = "start it as before to continue it, or train anew"
-    elif layout != "with DeepSpeed" and not (any(chosen.glob("optimizer*")) and (chosen / "scheduler.pt").is_file()):
-        # transformers would go on without a word, from moments of 0
-        problem = f"{str(chosen)!r} lacks the state of the optimizer or scheduler (save_only_model?)"
+    elif lacking := [name for name in ("trainer_state.json", *needed) if not any(chosen.glob(name))]:
+        problem = f"{str(chosen)!r} lacks {lacking[0]}, of a training like this one (save_only_model, FSDP, DeepSpeed?)"
     else:
         return str(chosen)
-    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
+    raise RunError(problem, field="resume_from_checkpoint", hint="choose another, or train anew")
 
 
 def mark_complete(staged: Path, step: int) -> None:
@@ -264,10 +244,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 
 def clear_staging(folder: Path) -> None:
-    """Tidy up after a killed run: what was complete but for its name gets it, the rest goes.
-
-    For the process that holds the run, before it looks for a checkpoint; a reader must not touch a run in use.
-    """
+    """Tidy up after a killed run: what lacked only its name gets it, the rest goes."""
     for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)
@@ -280,13 +257,6 @@ def _publish(staged: Path, final: Path) -> None:
         os.rename(final, staged.with_name(f"replaced-{final.name}"))
     os.rename(staged, final)
     sync(final.parent)
-
-
-def _rotate(folder: Path, limit: int, keep: set[Path]) -> None:
-    """Remove what exceeds a limit above 0: those that are torn first, then the oldest, never those in `keep`."""
-    others = sorted((one for one in _checkpoints(folder) if one not in keep), key=lambda one: find_damage(one) is None)
-    for checkpoint in others[: max(0, len(others) + len(keep) - limit)] if limit > 0 else []:
-        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -308,41 +278,25 @@ def explained(half: Path, name: str) -> Iterator[None]:
 # ---- reading, as data: every weight fits the model, and no pickle runs code
 
 
-class _Metadata(pickle.Unpickler):
-    """Reads the `.metadata` of a sharded checkpoint, and refuses one that names anything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if is_dtype or name in _METADATA.get(module, ()):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-
 @contextlib.contextmanager
 def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
-    """Have torch open the files of a checkpoint as data, so that a pickle in it that names code is refused.
-
-    torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
-    """
-    data = SimpleNamespace(load=lambda file: _Metadata(file).load())
+    """Have torch open files as data, so that a pickle that names code is refused."""
     # torch refuses to have both
     forced = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     try:
-        with mock.patch.dict(os.environ, forced), mock.patch.object(filesystem, "pickle", data):
+        with mock.patch.dict(os.environ, forced):
             yield
-    except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
-        cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
-        if isinstance(cause, torch.OutOfMemoryError | TrimSFTError | KeyboardInterrupt):
-            raise cause from None
-        raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
+    except (torch.OutOfMemoryError, TrimSFTError):
+        raise
+    except Exception as error:  # the libraries raise whatever the files make them
+        raise RunError(f"{checkpoint} cannot be loaded ({one_line(error)})", hint="choose another") from error
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
     """Replace the weights of a model by those of a checkpoint; raise where any does not fit.
 
-    transformers saves some models in another layout than it holds them in (the experts of Mixtral, Qwen3-MoE or
-    OLMoE), and its Trainer passes over names that do not fit: experts keep what they were. `from_pretrained` knows
-    both layouts.
+    transformers saves experts in another layout than it holds them in, and its Trainer passes over names that do not
+    fit: they keep what they were. `from_pretrained` knows both layouts.
     """
     loaded = None
     with opened_as_data(checkpoint):
@@ -360,13 +314,105 @@ def load_weights(model: Any, checkpoint: Path) -> None:
             problems = model.load_adapter(str(checkpoint), name, is_trainable=True)._asdict()
             # those of prompt tuning are loaded strictly, and then reported as unexpected
             problems["unexpected_keys"] = set(problems["unexpected_keys"]) - {"prompt_embeddings"}
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in problems.get(kind, ()))
-        if keys:
-            raise RunError(
-                f"{checkpoint}: its weights are not those of this model: {kind.replace('_', ' ')} {keys[0]}"
-                f"{and_more(len(keys), 'tensors')}",
-                hint="choose a checkpoint of this model, or start without one",
-            )
+    wrong = [
+        f"{kind.replace('_', ' ')} {key[0] if isinstance(key, tuple) else key}"
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+        for key in sorted(problems.get(kind, ()))
+    ]
+    if wrong:
+        problem = f"{checkpoint}: its weights are not those of this model: {wrong[0]}{and_more(len(wrong), 'tensors')}"
+        raise RunError(problem, hint="choose a checkpoint of this model, or start without one")
     if loaded is not None:
         model.load_state_dict(loaded.state_dict())
+
+
+# ---- signals
+
+
+class Stopping(TrainerCallback):  # type: ignore[misc]
+    """Obeys signals that ask to end; a second Ctrl-C, or one before training, ends all at once."""
+
+    def __init__(self) -> None:
+        self.resume_hint = "nothing is saved yet; rerun the command to start again"
+        self.has_begun = False  # whether the training loop was entered
+        self._work = ""  # what is brought to its end before a signal is obeyed
+        self._signal, self._signal_time = 0, 0.0
+        self._agreed = 0  # the signal that all ranks have agreed on
+        self._group: Any = None
+        self._process = os.getpid()
+        self._before: dict[int, Handler] = {}
+
+    def __enter__(self) -> Stopping:
+        self._before = handle_signals(self._handle)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if self._group is not None and distributed.is_initialized():
+            distributed.destroy_process_group(self._group)
+        self._group = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            return  # a worker that loads data, which a terminal asks, too
+        if not self._work:
+            raise Interrupted(number, f"; {self.resume_hint}")
+        if not self._signal:
+            self._signal, self._signal_time = number, time.monotonic()
+            at_once = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
+            if os.environ.get("RANK", "0") == "0":
+                # not by logging: the signal may have come in the middle of a write
+                os.write(2, f"trimsft: stopping after {self._work}{at_once}\n".encode())
+        elif number == signal.SIGINT and time.monotonic() - self._signal_time > SAME_SIGNAL_SECONDS:
+            raise Interrupted(number, f"; {self.resume_hint}")
+
+    @contextlib.contextmanager
+    def finishing(self, work: str) -> Iterator[None]:
+        """Bring some work to its end before a signal that comes meanwhile is obeyed."""
+        self._work = work
+        yield
+        self._work = ""
+        if self._signal:
+            raise Interrupted(self._signal, f"; {self.resume_hint}")
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if distributed.is_available() and distributed.is_initialized():
+            # a group of its own: a collective on the GPU would have to wait for the GPU
+            self._group = distributed.new_group(backend="gloo", timeout=args.ddp_timeout_delta)
+        self._work, self.has_begun = "this step, with a checkpoint", True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._agreed = self._signal
+        if self._group is not None:
+            # a signal may reach ranks at different steps: all stop after the same
+            highest = torch.tensor(self._signal)
+            distributed.all_reduce(highest, op=distributed.ReduceOp.MAX, group=self._group)
+            self._agreed = int(highest)
+        if self._agreed:
+            control.should_save = True
+
+    on_evaluate = on_step_end  # it may take long, and nothing is saved after it by itself
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        place = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+        self.resume_hint = f"rerun the command to resume from {place}"
+        if self._agreed:
+            step = f"step {state.global_step} of {state.max_steps}"
+            raise Interrupted(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._work = ""
+
+
+def keep_workers(loader: Any) -> Any:
+    """Have processes that load data outlive SIGTERM, which Slurm sends to them, too."""
+    plain: DataLoader[Any] = getattr(loader, "base_dataloader", loader)  # inside of accelerate's
+    plain.worker_init_fn = functools.partial(_begin_worker, plain.worker_init_fn)
+    return loader
+
+
+def _begin_worker(begin: Callable[[int], None] | None, number: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if begin is not None:
+        begin(number)

@@ -1,5 +1,4 @@
-"""`TrimSFTConfig`, TRL's `SFTConfig` with the objective beside it, and all settings of a training: a YAML file and
-`--field value` overrides, as `trl sft` takes them, or a Python call.
+"""`TrimSFTConfig`, TRL's `SFTConfig` with the objective beside it, and all settings of a training.
 
 parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
 make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same
@@ -10,7 +9,6 @@ import copy
 import dataclasses
 import difflib
 import errno
-import functools
 import importlib.util
 import logging
 import os
@@ -21,8 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import parse_flag_from_env
 from transformers.utils import is_kernels_available
 from trl import ModelConfig, SFTConfig, TrlParser
 
@@ -37,7 +33,7 @@ from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe
 
 ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
-"""Names of these fields in the other commands; taken beside TRL's names, in a recipe and in Python, too."""
+"""Names of these fields in other commands, taken beside TRL's everywhere."""
 logger = logging.getLogger("trimsft")
 
 
@@ -75,9 +71,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     )
     skip_below: float | None = _setting(
         None,
-        "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
-        "as long as they do not matter together; 0 is exact. By default 1e-8 for trim, less than an optimizer notices, "
-        "and 0 for every other objective.",
+        "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, as long as they "
+        "do not matter together; 0 is exact. By default 1e-8 for trim, and 0 for others.",
     )
     low_memory: bool | None = _setting(
         None,
@@ -93,13 +88,24 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             hint = "TrimSFTTrainer(..., objective=...) takes a function or an object"
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
         # transformers takes 0 steps for none given, and calls a model of 0 epochs trained
-        for name, least in (("max_steps", None), ("num_train_epochs", None), ("global_batch", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value == 0 or (least and value is not None and value < least):
-                raise UsageError(f"must be {'at least 1' if least else 'above 0'}", field=name, value=value)
-        self._choose_best_by_nll()
-        self._choose_precision()
-        self._begin_on_cpu()
+        for name in ("max_steps", "num_train_epochs", "max_length", "global_batch"):
+            if getattr(self, name) == 0:
+                raise UsageError("must not be 0", field=name)
+        if not torch.accelerator.is_available():
+            self.use_cpu = True  # or each process of a launcher would be a training of its own
+        if not has_half_precision():
+            self.dataloader_pin_memory = False  # there is nothing to pin it for
+            if self.bf16 is None:  # type: ignore[has-type]
+                self.bf16 = False  # TRL turns it on; on a CPU it is refused, or slow
+        if self.bf16 is False and not self.fp16 and os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16":
+            # of a file of accelerate; transformers lets bf16=True alone go before it
+            os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
+        # a loss of weights is 0 where no token has any
+        by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
+        if by_metric and self.metric_for_best_model is None and self.objective != "sft":  # type: ignore[has-type]
+            self.metric_for_best_model = "eval_nll"
+        if self.greater_is_better is None and str(self.metric_for_best_model).endswith("nll"):  # type: ignore[has-type]
+            self.greater_is_better = False
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
@@ -108,37 +114,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.make_objective()
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
-
-    def _choose_precision(self) -> None:
-        """Train in float32 where there is no half precision, and let bf16=False go before accelerate's own settings."""
-        if not has_half_precision():
-            self.dataloader_pin_memory = False  # there is nothing to pin it for
-            if self.bf16 is None:  # type: ignore[has-type]
-                self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
-        if self.bf16 is False and not self.fp16 and os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16":
-            # of a file of accelerate; transformers lets bf16=True alone go before it
-            os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
-
-    def _begin_on_cpu(self) -> None:
-        """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
-
-        transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
-        """
-        if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "RANK" not in os.environ:
-            return
-        if not torch.accelerator.is_available():
-            self.use_cpu = True
-        if self.use_cpu or parse_flag_from_env("ACCELERATE_USE_CPU"):
-            PartialState(cpu=True, backend=self.ddp_backend, timeout=self.ddp_timeout_delta)
-
-    def _choose_best_by_nll(self) -> None:
-        """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
-        by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
-        metric: str | None = self.metric_for_best_model  # type: ignore[has-type]
-        if by_metric and metric is None and self.objective != "sft":
-            metric = self.metric_for_best_model = "eval_nll"
-        if self.greater_is_better is None and str(metric).endswith("nll"):  # type: ignore[has-type]
-            self.greater_is_better = False
 
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""
@@ -157,7 +132,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.gradient_accumulation_steps = each // size
 
     def make_objective(self) -> Objective:
-        """Return the objective of these settings; a setting that it does not have must stand at its default."""
+        """Return the objective of these settings."""
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
         more: Any = self.objective_parameters or {}
         return make_objective(self.objective, **given, **more)
@@ -170,7 +145,7 @@ def has_half_precision() -> bool:
 
 
 def has_flash_attention() -> bool:
-    """Return whether transformers would find FlashAttention-2, or the package that loads its kernel from the hub."""
+    """Return whether transformers would find FlashAttention-2, or load its kernel from the hub."""
     return importlib.util.find_spec("flash_attn") is not None or bool(is_kernels_available())
 
 
@@ -187,7 +162,7 @@ class Settings:
     args: TrimSFTConfig
     model: ModelConfig
     overrides: dict[str, Any]
-    """The values that differ from the defaults, by field: with `output_dir` all that is needed to do it again."""
+    """The values that differ from the defaults, by field: what is needed to do it again."""
 
     @property
     def run_path(self) -> Path:
@@ -213,7 +188,7 @@ class Parser(TrlParser):  # type: ignore[misc]
         raise UsageError(message)
 
     def check_names(self, names: Iterable[str], *, where: str = "") -> None:
-        """Refuse fields that do not exist, and name the nearest one; those of a command line have their dashes."""
+        """Refuse fields that do not exist, and name the nearest one."""
         known = [option.removeprefix("--") for option in self._option_string_actions]
         for name in map(str, names):
             bare = name.removeprefix("--")
@@ -233,8 +208,7 @@ def parse(words: Sequence[str]) -> Settings:
     read, rest = parser.parse_known_args(words)
     parser.check_names([word.partition("=")[0] for word in rest if word.startswith("--")])
     if rest:
-        hint = "--model, --data or --config go before a name"
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=hint)
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="--model, --data or --config go before a name")
     fields = vars(read)
     if "dataset_name" in fields:
         fields["dataset_name"] = ",".join(fields["dataset_name"])
@@ -247,6 +221,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
     parser.check_names(own)
     recipe = _read_recipe(parser, str(own.pop("config"))) if "config" in own else {}
+    defaults = dict(vars(parser.parse_args([])))
     with refusing():
         parser.set_defaults_with_config(**recipe | own)
         raw = dict(vars(parser.parse_args([])))
@@ -257,17 +232,17 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     if "bf16" not in own and not has_half_precision():
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
-    defaults = _defaults()  # secrets and the place of the run are left out of what is noted
+        raw["bf16"] = False  # noted, so that the run does not continue in another
+    # secrets and the place of the run are left out of what is noted
     overrides = {
         name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place
         for name, value in raw.items()
         if name not in ("output_dir", "config") and value != defaults[name] and not is_secret(name)
     }
     with refusing():
-        made: list[Any] = []
-        for kind in KINDS:
-            made.append(kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}))
+        made: list[Any] = [
+            kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}) for kind in KINDS
+        ]
     data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
@@ -276,7 +251,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
-    """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
+    """Return the fields of a file or shipped recipe; its `env` goes to the environment."""
     path = find_recipe(name, field="config")
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
@@ -299,13 +274,8 @@ def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {ALSO.get(name, name): value for name, value in fields.items()}
 
 
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
-
-
 def load_tokenizer(settings: Settings) -> Any:
-    """Return the tokenizer of the model, as TRL's trainer would make it, before the data is tokenised."""
+    """Return the tokenizer of the model, as TRL's trainer would make it."""
     args, model = settings.args, settings.model
     own = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
     tokenizer = load_plain_tokenizer(model.model_name_or_path, **own, field="model_name_or_path")
@@ -320,7 +290,7 @@ def load_tokenizer(settings: Settings) -> Any:
 
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
-    """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
+    """Return the rows to train on, and those to evaluate on if that is asked for."""
     args = settings.args
     masks = {"assistant_only_loss": args.assistant_only_loss, "completion_only_loss": args.completion_only_loss}
     evaluates = args.eval_strategy != "no" or args.eval_on_start
@@ -333,11 +303,7 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`.
-
-    Args:
-        is_over: returns whether the settings have proved their worth, so that an error is something else.
-    """
+    """Within, until `is_over`, what other packages raise becomes a `UsageError`."""
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, RuntimeError, ZeroDivisionError) as error:

@@ -1,8 +1,7 @@
-"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself; `unpatch(model)` undoes it.
+"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself.
 
-The model's own forward runs unchanged, except that its output embedding is replaced for the length of that call
-by the fused head. So everything the model does around it still happens (router losses, hidden-state scaling,
-hooks of FSDP and ZeRO that gather the weight), and nothing of a model is written a second time here.
+The model's own forward runs, with its output embedding replaced by the fused head for the length of that call. So
+router losses, scaling and hooks of FSDP and ZeRO still happen, and nothing of a model is written a second time here.
 """
 
 from __future__ import annotations
@@ -11,61 +10,43 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_callback import TrainerCallback
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
-from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
-from trimsft.head.lm_head import (
-    PROBE,
-    check_product,
-    check_transform,
-    has_adapter,
-    is_plain,
-    logit_transform,
-    whole_weight,
-)
+from trimsft.head import IGNORED, LossOutput, linear_cross_entropy, lm_head
 from trimsft.head.loss import TrainedRows
 from trimsft.objectives import Objective, TokenStats, make_objective, needs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trimsft.head.loss import Backend
 
 Model = TypeVar("Model", bound=nn.Module)
-_MASKED = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
 
 
 @dataclass(kw_only=True)
 class FusedHead:
-    """The settings by which a patched model computes its loss: `model.trimsft_head`, free to change between steps."""
+    """Settings of a patched model, `model.trimsft_head`; free to change between steps."""
 
     objective: Objective
-    skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
+    skip_below: float | None = None  # see `linear_cross_entropy`
     low_memory: bool | None = None
     backend: Backend = "auto"
     entropy: bool = False  # whether `tokens.entropy` is filled in
     logit_scale: float = 1.0
     softcap: float | None = None
-    checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
+    checked: bool = False  # whether a first batch agreed with the model's own head
     in_graph: bool = False  # whether a gradient has come back through its loss
 
     def note_gradient(self, gradient: Tensor) -> None:
         self.in_graph = True
-
-    def keywords(self) -> dict[str, Any]:
-        """Return the settings as `linear_cross_entropy` takes them."""
-        return {name: value for name, value in vars(self).items() if name not in ("checked", "in_graph")}
 
 
 @dataclass
@@ -101,38 +82,39 @@ def patch(
 ) -> Model:
     """Make `model(..., labels=labels).loss` the weighted loss of `objective`; returns the same model.
 
-    Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
-    `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
-    `shift_labels` are understood as transformers' own losses do; `token_weights`, of the labels' shape, multiply the
-    weights of the objective; `token_roles` are for one that needs them. Patching again replaces the settings.
+    Without labels the model is what it was. With labels it returns a `TrimOutput`: the loss and the statistics of each
+    trained token, but no logits. `num_items_in_batch` and `shift_labels` are understood as transformers' own losses do;
+    `token_weights`, of the labels' shape, multiply the weights of the objective; `token_roles` are for one that needs
+    them. Patching again replaces the settings.
 
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
     """
-    settings = {"skip_below": skip_below, "low_memory": low_memory, "backend": backend, "entropy": entropy}
-    attach(model, fused_head(model, objective, **settings))
+    base = inside_peft(model)
+    if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
+        raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
+    name, head = type(base).__name__, base.get_output_embeddings()
+    if head is None:
+        raise WrongArgument(f"{name} has no output embedding (lm_head); is it a causal LM?", field="model")
+    if base.config.is_encoder_decoder or name.endswith("ForMaskedLM"):
+        raise WrongArgument(f"{name} is no causal language model; only those can be patched", field="model")
+    _refuse_adapter(head)
+    scale, softcap = lm_head.logit_transform(base)
+    base.trimsft_head = FusedHead(
+        objective=make_objective(objective) if isinstance(objective, str) else objective,
+        skip_below=skip_below,
+        low_memory=low_memory,
+        backend=backend,
+        entropy=entropy,
+        logit_scale=scale,
+        softcap=softcap,
+    )
+    _put_before(base, _fused_forward)
     return model
 
 
-def fused_head(model: Any, objective: Objective | str, **settings: Any) -> FusedHead:
-    """Return the head that `attach` puts into a model; raise for a model that cannot have one."""
-    scale, softcap = logit_transform(_base_of(model))
-    objective = make_objective(objective) if isinstance(objective, str) else objective
-    return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
-
-
-def attach(model: Any, head: FusedHead) -> None:
-    """Let a model compute its loss by this head until `unpatch`."""
-    base = inside_peft(model)
-    base.trimsft_head = head
-    _put_before(base, _fused_forward)
-
-
 def unpatch(model: Model) -> Model:
-    """Undo `patch`: with labels, too, the model does what it did before; returns the same model.
-
-    A model that was never patched is left as it is.
-    """
+    """Undo `patch`, if the model is patched; returns the same model."""
     base = inside_peft(model)
     head = _uncompiled(base.get_output_embeddings())
     base.__dict__.pop("trimsft_head", None)
@@ -145,14 +127,12 @@ def unpatch(model: Model) -> Model:
 
 
 class TrimCallback(TrainerCallback):  # type: ignore[misc]
-    """Patches the model when a training by `transformers.Trainer` begins, and gives it back as it was at the end.
+    """Patches the model for a training by `transformers.Trainer`, and unpatches it at the end.
 
         Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
 
     A trainer that computes another loss, for instance from logits, would train without the objective and say nothing:
     so the first update is refused if no gradient has come back through the weighted loss.
-
-    Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/coming_from.md.
 
     Args:
         objective: the weight of each token, or its name.
@@ -173,12 +153,9 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
             return
         head = getattr(inside_peft(getattr(model, "module", model)), "trimsft_head", None)
         if head is None or not head.in_graph:
-            raise UnsuitedHead(
-                "the trainer computes a loss of its own: no gradient came back through the weighted one",
-                field="objective",
-                value=self._objective,
-                hint="turn off its other losses (DFT, label smoothing, loss scales, fused or chunked cross-entropy)",
-            )
+            problem = "the trainer computes a loss of its own: no gradient came back through the weighted one"
+            hint = "turn off its other losses (DFT, label smoothing, loss scales, fused or chunked cross-entropy)"
+            raise UnsuitedHead(problem, field="objective", value=self._objective, hint=hint)
         self._is_checked = True
 
     on_step_end = on_pre_optimizer_step  # for trainers that leave the other out
@@ -188,10 +165,7 @@ class TrimCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
-    """Let `handle` take the module's calls, unless it does so already; who took them so far is `trimsft_previous`.
-
-    Bound methods on the instance: a deep copy of the module gets its own.
-    """
+    """Let `handle` take the module's calls, unless it does so already."""
     if "trimsft_previous" in module.__dict__:
         return
 
@@ -203,20 +177,17 @@ def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
     forward.__signature__ = inspect.signature(type(module).forward)  # type: ignore[attr-defined]
     del forward.__wrapped__
     module.__dict__["trimsft_previous"] = module.__dict__.get("forward")
+    # a bound method on the instance: a deep copy of the module gets its own
     module.forward = module.__dict__["trimsft_forward"] = types.MethodType(forward, module)
 
 
 def _take_off(module: nn.Module) -> bool:
-    """Undo `_put_before`; return False if it was not there, or if another forward was put before it since.
-
-    In the second case it stays and passes all calls on.
-    """
-    if module.__dict__.get("forward") != module.__dict__.get("trimsft_forward"):
-        return False
-    if module.__dict__.pop("trimsft_forward", None) is None:
+    """Undo `_put_before`; return False if it was not there, or has to stay below another."""
+    own = module.__dict__.get("trimsft_forward")
+    if own is None or module.__dict__.get("forward") != own:
         return False
     previous = module.__dict__.pop("trimsft_previous")
-    del module.__dict__["forward"]
+    del module.__dict__["forward"], module.__dict__["trimsft_forward"]
     if previous is not None:
         module.__dict__["forward"] = previous
     return True
@@ -238,34 +209,36 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
-    if len(args) > 5 and hasattr(self, "trimsft_head"):  # the sixth or a later one is called labels
+    settings: FusedHead | None = getattr(self, "trimsft_head", None)
+    if len(args) > 5 and settings is not None:  # the sixth or a later one is called labels
         problem = "a patched model takes five arguments by position at most, and labels by name"
         raise WrongArgument(problem, field="labels")
     about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
-    settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
     if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
         return original(*args, **kwargs, **{name: value for name, value in about_loss.items() if value is not None})
-    if kwargs.pop("logits_to_keep", 0):
-        raise UsageError("a patched model makes no logits when it is given labels", field="logits_to_keep")
     if shift_labels is None:
         shift_labels, token_weights, token_roles = shifted(labels), shifted(token_weights, 0), shifted(token_roles, 0)
     assert shift_labels is not None
     if token_weights is not None:
         shift_labels = shift_labels.masked_fill(token_weights == 0, IGNORED)
-    head = _uncompiled(self.get_output_embeddings())
+    head, name = _uncompiled(self.get_output_embeddings()), type(self).__name__
     facts = _facts(needs_of(settings.objective), shift_labels, kwargs.get("position_ids"), token_roles)
     call = _Call(settings, shift_labels, num_items_in_batch, token_weights, facts, _start_counting(head, shift_labels))
-    with call.through(head):
+    if not hasattr(head, "trimsft_call"):
+        _refuse_adapter(head)
+        _put_before(head, _head_forward)  # its hooks fire: FSDP and ZeRO gather there
+        head.register_forward_hook(_remember_output)  # after DeepSpeed's
+    head.trimsft_call = call
+    try:
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
-    name = type(self).__name__
+    finally:
+        head.trimsft_call = None
     if len(call.results) != 1:
-        raise UnsuitedHead(
-            f"{name} called its output embedding {len(call.results)} times in one forward pass; the fused head can "
-            "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
-        )
+        problem = f"{name} called its output embedding {len(call.results)} times in one forward pass, and not once"
+        raise UnsuitedHead(problem, hint="use trimsft.linear_cross_entropy in a loop of your own")
     if not settings.checked:
-        check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
+        lm_head.check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
     result, loss, aux_loss = call.results[0], call.placeholder[0, 0, 0].clone(), getattr(outputs, "aux_loss", None)
     if loss.requires_grad and not settings.in_graph:
@@ -282,10 +255,10 @@ def _fused_forward(
 def _facts(
     needs: frozenset[str], labels: Tensor, position_ids: Tensor | None, roles: Tensor | None
 ) -> dict[str, Tensor]:
-    """Return what an objective needs to know of tokens beside their statistics, of the shape of shifted labels."""
+    """Return what an objective needs beside statistics, of the shape of shifted labels."""
     if position_ids is None or position_ids.shape[-2:] != labels.shape:
         position_ids = torch.arange(labels.shape[-1], device=labels.device).expand(labels.shape)
-    position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of a model that sees images there are three
+    position_ids = position_ids.reshape(-1, *labels.shape)[0]  # of images there are three
     rows = (position_ids == 0).flatten().cumsum(0).view_as(labels) - 1  # packed texts begin at 0 each
     facts = {"position": position_ids + 1, "row": rows, "role": roles}  # of the token that is predicted
     return {name: values for name, values in facts.items() if name in needs and values is not None}
@@ -293,7 +266,7 @@ def _facts(
 
 @_disable_dynamo
 def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
-    """Count trained labels while the layers are at work; not if the head is elsewhere, or yet to be gathered (ZeRO)."""
+    """Count trained labels while the layers work; not if the head is elsewhere."""
     weight = getattr(head, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or len(weight) < 2 or weight.device != labels.device:
         return None
@@ -316,20 +289,7 @@ class _Call:
     facts: dict[str, Tensor]
     trained: TrainedRows | None
     results: list[LossOutput] = field(default_factory=list)
-    placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
-
-    @contextmanager
-    def through(self, head: Any) -> Iterator[None]:
-        """Within, calling `head` computes the loss. Its hooks fire as ever: FSDP and ZeRO gather its weight there."""
-        if not hasattr(head, "trimsft_call"):
-            _refuse_adapter(head)
-            _put_before(head, _head_forward)
-            head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
-        head.trimsft_call = self
-        try:
-            yield
-        finally:
-            head.trimsft_call = None
+    placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # after hooks
 
 
 @_disable_dynamo
@@ -340,16 +300,16 @@ def _remember_output(head: Any, _: Any, output: Tensor) -> None:
 
 @_disable_dynamo
 def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Stand in for the forward of a patched model's output embedding: its own work, unless a loss is wanted."""
+    """Stand in for the forward of an output embedding: its own, unless a loss is wanted."""
     call: _Call | None = self.trimsft_call
     if call is None:
         return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
     if hidden.shape[:-1] != call.labels.shape:
         problem = f"shape {tuple(call.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
         raise UsageError(problem, field="labels")
-    settings, (weight, bias) = call.settings, whole_weight(self)
-    if not settings.checked and not (is_plain(self) and self.trimsft_previous is None):
-        check_product(self, _previous(self), hidden, harm=_HARM)
+    settings, (weight, bias) = call.settings, lm_head.whole_weight(self)
+    if not settings.checked and not (lm_head.is_plain(self) and self.trimsft_previous is None):
+        lm_head.check_product(self, _previous(self), hidden, harm=_HARM)
     device = weight.device  # `device_map` may have put the head elsewhere
     result = linear_cross_entropy(
         hidden.to(device),
@@ -361,37 +321,18 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
         ignore_index=IGNORED,
         normalizer=call.normalizer,
         trained=call.trained,
-        **settings.keywords(),
+        **{name: value for name, value in vars(settings).items() if name not in ("checked", "in_graph")},
     )
     call.results.append(result)
     # the loss, so that hooks on the output are on its way back, and once the probe
-    probe = result.loss.new_tensor(() if settings.checked else PROBE)
+    probe = result.loss.new_tensor(() if settings.checked else lm_head.PROBE)
     # made by cat, whatever its length: of a view FSDP warns
     return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
 
 def shifted(labels: Tensor | None, fill: int = IGNORED) -> Tensor | None:
-    """Return the label each position predicts: one to the left, nothing for the last. The one place that shifts."""
+    """Return the label each position predicts, one to the left. The one place that shifts."""
     return None if labels is None else torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
-
-
-def _base_of(model: Any) -> Any:
-    """Return the transformers model itself; raise for one that cannot be fused."""
-    base = inside_peft(model)
-    if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
-        raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
-    name, head = type(base).__name__, base.get_output_embeddings()
-    problem = None
-    if head is None:
-        problem = "has no output embedding (lm_head); is it a causal LM?"
-    elif getattr(base.config, "is_encoder_decoder", False):
-        problem = "is an encoder-decoder model; only causal language models can be patched"
-    elif name in _MASKED or name.endswith("ForMaskedLM"):
-        problem = "is a masked language model; only causal ones can be patched"
-    if problem is not None:
-        raise WrongArgument(f"{name} {problem}", field="model")
-    _refuse_adapter(head)
-    return base
 
 
 def inside_peft(model: Any) -> Any:
@@ -400,10 +341,6 @@ def inside_peft(model: Any) -> Any:
 
 
 def _refuse_adapter(head: nn.Module) -> None:
-    if has_adapter(head):
-        raise UsageError(
-            "a PEFT adapter on lm_head is not supported, since the fused head reads lm_head.weight itself and would "
-            "never train the adapter",
-            field="target_modules",
-            hint="remove 'lm_head' from target_modules",
-        )
+    if lm_head.has_adapter(head):  # which the fused head would not train
+        problem, hint = "a PEFT adapter on lm_head is not supported", "remove 'lm_head' from target_modules"
+        raise UsageError(problem, field="target_modules", hint=hint)

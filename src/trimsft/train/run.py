@@ -17,23 +17,20 @@ from typing import Any
 
 from accelerate.utils import gather_object
 from datasets import disable_progress_bars
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError
 from torch import distributed
 from transformers import TrainerCallback, set_seed
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.data.load import list_files
-from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
+from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, publish
 from trimsft.runs.parsing import checked
 from trimsft.tables import Table, Tabular
-from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint
+from trimsft.train.checkpoints import Stopping, by_main, clear_staging, explained, latest_checkpoint
 from trimsft.train.config import Settings, load_data, load_tokenizer, make_settings, refusing
-from trimsft.train.stopping import Stopping
 from trimsft.train.telemetry import first_and_last
 from trimsft.train.trainer import TrimSFTTrainer, model_card
 
@@ -43,9 +40,9 @@ HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
     "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id", "gradient_checkpointing",
-    "low_memory", "push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_token",
+    "low_memory", "hub_token",
 ])  # fmt: skip
-"""Settings that may change when a run is continued: none of them touches the weights, but for rounding."""
+"""Settings that may change when a run is continued: they touch no weights, but for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +62,7 @@ class TrainResult(Tabular):
 def train_model(**fields: Any) -> TrainResult:
     """Fine-tune a model as `trimsft train` does; takes its fields as keywords.
 
-        result = trimsft.train_model(
-            config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft", max_steps=100
-        )
+        result = trimsft.train_model(config="qwen2.5-math-1.5b", data="train.jsonl", objective="dft", out="runs/dft")
         model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
 
     Ctrl-C and SIGTERM end it with a checkpoint; the same call continues.
@@ -76,11 +71,10 @@ def train_model(**fields: Any) -> TrainResult:
 
 
 def train(settings: Settings) -> TrainResult:
-    """Train into the run directory of the settings; a run that was begun there is continued, a finished one left.
+    """Train into the run directory; a run that was begun there is continued, a finished one left.
 
     Raises:
-        UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
-            A directory that was not there is not there afterwards.
+        UsageError, DataError, RunError: before anything is trained; a new directory is removed again.
         WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
         Interrupted: after a signal, with what there is to continue from.
     """
@@ -96,7 +90,6 @@ def train(settings: Settings) -> TrainResult:
                 result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
             else:
                 result = _train(settings, run, stopping)
-            _push(run, settings)
         return result
     except BaseException as error:
         last: BaseException | None = error
@@ -144,7 +137,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
 
 
 class _Binding(TrainerCallback):  # type: ignore[misc]
-    """Writes config.yaml and manifest.json after the first step: what cannot be trained binds no directory."""
+    """Writes config.yaml and manifest.json after the first step: a failure binds no directory."""
 
     def __init__(self, run: RunDirectory, settings: Settings, facts: dict[str, Any]) -> None:
         self._run, self._settings, self._facts = run, settings, facts
@@ -156,11 +149,14 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
             self._facts = {}
 
 
-# before the training ------------------------------------------------------------------------------------------------
+# ---- before the training
 
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
-    """Take the run directory for as long as it is worked in; return whether the run is finished already."""
+    """Take the run directory for as long as it is worked in; return whether it is finished."""
+    if settings.args.push_to_hub:
+        hint = f"remove it, and upload the finished model: hf upload NAME {run.model_dir}"
+        raise UsageError("has no effect", field="push_to_hub", hint=hint)
     is_new = not run.path.exists()
     held.enter_context(run.lock())
     # where nothing was trained nothing is left, not even the lock, which is still held
@@ -178,22 +174,18 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
-    """Refuse another model, data, code of an objective or number of processes than the run began with."""
-    for kind, now in _inputs(settings).items():
-        recorded = _recorded(run, kind)
-        before = recorded.get("fingerprint")
-        if before and now["fingerprint"] and before != now["fingerprint"]:
-            raise RunError(
-                f"{run.path} holds a run whose {kind} was another: {recorded.get('name')} has changed since",
-                hint="restore it to continue, or choose another output directory",
-            )
-    processes = settings.args.world_size
-    before = run.read_manifest().get("processes", processes)
-    if before != processes:  # which examples meet in a batch depends on their number
-        raise RunError(
-            f"{run.path} holds a run of {before} processes, not {processes}",
-            hint="start it with as many to continue it, or choose another output directory",
-        )
+    """Refuse another model, data, objective or number of processes than the run began with."""
+    manifest, processes = run.read_manifest(), settings.args.world_size
+    changed = [
+        f"holds a run whose {kind} was another: {now['name']} has changed since"
+        for kind, now in _inputs(settings).items()
+        if now["fingerprint"] and now["fingerprint"] != (_recorded(run, kind).get("fingerprint") or now["fingerprint"])
+    ]
+    if manifest.get("processes", processes) != processes:  # on which batches depend
+        changed.append(f"holds a run of {manifest['processes']} processes, not {processes}")
+    if changed:
+        hint = "restore it to continue, or choose another output directory"
+        raise RunError(f"{run.path} {changed[0]}", hint=hint)
 
 
 def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
@@ -206,9 +198,8 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     """Load model and data, and prepare both; refuses what cannot be trained."""
     args, model = settings.args, settings.model
     args.output_dir = str(run.train_dir)
-    args.hub_model_id = args.hub_model_id or run.path.resolve().name
-    args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
-    for disable in (disable_progress_bar, disable_progress_bars):  # of transformers and datasets, between our lines
+    args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, and knows the training is not done
+    for disable in (disable_progress_bar, disable_progress_bars):  # between our lines
         disable()
     with refusing():
         set_seed(args.seed)
@@ -255,7 +246,7 @@ def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
     }
 
 
-# after the training -------------------------------------------------------------------------------------------------
+# ---- after the training
 
 
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
@@ -263,14 +254,10 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
     tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
     broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
     if broken := [name for name in gather_object(broken[:1] or [""]) if name]:  # on whichever process it is
-        raise FloatingPointError(
-            f"after the last step {broken[0]} holds numbers that are not finite, so there is no model; a lower "
-            f"learning_rate may help; the checkpoints in {run.train_dir} stay"
-        )
+        problem = f"after the last step {broken[0]} holds numbers that are not finite, so there is no model"
+        raise FloatingPointError(f"{problem}; a lower learning_rate may help; the checkpoints in {run.train_dir} stay")
     beside = run.path / ".model"
     by_main(lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
-    if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
-        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     with explained(beside, "the model"):
         trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
     by_main(lambda: _publish(trainer, beside, run, settings))
@@ -281,21 +268,5 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
         raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
     with explained(beside, "the model"):
         model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
-        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it was marked finished
+        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a killed run
         publish(beside, run.model_dir)
-
-
-def _push(run: RunDirectory, settings: Settings) -> None:
-    """Push the finished model to the hub, once; if that fails, the same command tries again."""
-    args = settings.args
-    if not args.push_to_hub or args.process_index or run.read_manifest().get("pushed"):
-        return
-    api = HfApi(token=args.hub_token)
-    try:
-        name = args.hub_model_id or run.path.resolve().name
-        name = api.create_repo(name, private=args.hub_private_repo, exist_ok=True).repo_id
-        api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
-    except (HfHubHTTPError, OSError) as error:
-        raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
-    run.write_manifest(pushed=name)
-    logger.warning("pushed to %s", name)

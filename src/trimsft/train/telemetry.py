@@ -1,7 +1,6 @@
-"""The figures of each log of a training: sums over its tokens, kept on the device and read once; and their warnings.
+"""The figures of each log of a training, from sums kept on the device; and warnings about them.
 
-Every figure is a ratio of sums over all trained tokens since the last log, so it is right across micro-batches and
-ranks. `runs/records.py` lists the fields of a line of `telemetry.jsonl`:
+Every figure is a ratio of sums over all trained tokens since the last log. A line of `telemetry.jsonl`:
 
     {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...}
 """
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,6 @@ from trimsft.train.batches import real_tokens
 from trimsft.train.patching import TrimOutput
 
 PREFIX = "trim/"  # before the figures of a training in its log: a section of their own in trackers
-STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
 QUANTILES: dict[str, float] = figures_of(TelemetryLine, "quantile")
 _FORMATS = figures_of(TelemetryLine, "format")
 logger = logging.getLogger("trimsft")
@@ -39,71 +37,46 @@ _MEANS = [
 ]  # fmt: skip
 _MASSES = ["mass_low", "mass_middle", "mass_high"]
 _SUMS = ["tokens", *_MEANS, *_MASSES, "weight_squared", "eos", "eos_weight", "eos_prob", "kept", "seen"]
-_PENDING = 1 << 16  # so many tokens are counted in one go: each small operation on the device costs the host some 20 us
+_PENDING = 1 << 16  # tokens counted in one go: a small operation costs the host some 20 us
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
-
-
-class Band(NamedTuple):
-    """The gaps in the middle region: margin - bandwidth to margin + bandwidth."""
-
-    margin: float
-    bandwidth: float
 
 
 class TokenSums:
     """Sums over the tokens of one mode, training or evaluation, since the last `collect`."""
 
-    def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
-        self.band, self.eos_ids = band, eos_ids
+    def __init__(self, band: tuple[float, float], eos_ids: tuple[int, ...]) -> None:
+        self.band, self.eos_ids = band, eos_ids  # margin and bandwidth
         self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
-        self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
+        self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # not counted yet
         self.since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
-        """Take one micro-batch; `seen` is how many tokens went through the model, prompts included.
-
-        Nothing here waits for the device.
-        """
+        """Take one micro-batch, without waiting for the device; `seen` counts all its tokens."""
         self._pending.append((tokens, weights, labels, kept, seen))
         if sum(len(one[0]) for one in self._pending) >= _PENDING:
-            self._count()
+            self._count(weights.device)
 
-    def _count(self) -> None:
-        """Add what is pending to the sums."""
-        if not self._pending:
-            return
-        parts, all_weights, all_labels, kept, seen = zip(*self._pending, strict=True)
-        self._pending = []
-        tokens, weights, labels = joined(parts), torch.cat(all_weights), torch.cat(all_labels)
-        totals = self._totals_on(weights.device)
-        rows = self._rows(tokens, weights, labels)
-        totals[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=totals.dtype)
-        totals[_SUMS.index("kept")] += sum(kept)
-        # counted where the inputs are: with `device_map`, another device than the head's
-        totals[_SUMS.index("seen")] += sum(one.to(totals.device) if isinstance(one, Tensor) else one for one in seen)
-        bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
-        totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
-
-    def _totals_on(self, device: torch.device) -> Tensor:
+    def _count(self, device: torch.device) -> Tensor:
+        """Add what is pending to the sums, and return them."""
         if self._totals is None:
             wide = torch.float32 if device.type == "mps" else torch.float64
             self._totals = torch.zeros(len(_SUMS) + _BINS, device=device, dtype=wide)
-        self._totals = self._totals.to(device)
-        return self._totals
-
-    def pending_tokens(self, device: torch.device) -> Tensor:
-        """Return how many tokens this rank has seen since the last `collect`."""
-        self._count()
-        return self._totals_on(device)[_SUMS.index("seen")]
-
-    def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
-        """Return the summands of each token, in the order of `_SUMS`."""
+        totals = self._totals = self._totals.to(device)
+        if not self._pending:
+            return totals
+        parts, all_weights, all_labels, kept, seen = zip(*self._pending, strict=True)
+        self._pending = []
+        tokens, weights, labels = joined(parts), torch.cat(all_weights), torch.cat(all_labels)
         m, tau = self.band
-        gap, mass = tokens.gap, weights.abs() * gradient_norm(tokens)
+        gap = tokens.gap
         low, high = gap < m - tau, gap > m + tau
         eos = sum((labels == i for i in self.eos_ids), torch.zeros_like(labels, dtype=torch.bool))
-        rows: dict[str, Tensor] = {
+        # ||softmax(z) - onehot(y)||_2 of the two probabilities the head knows; what this leaves out under the root
+        # is at most p_competitor * (1 - p_gold - p_competitor)
+        norm = torch.hypot(tokens.doubt, torch.exp(-tokens.nll - gap).clamp(max=1))
+        mass = weights.abs() * norm
+        summands: dict[str, Tensor] = {
             "tokens": torch.ones_like(gap),
             "nll": tokens.nll,
             "weighted_loss": weights * tokens.nll,
@@ -120,45 +93,37 @@ class TokenSums:
             "eos_weight": weights * eos,
             "eos_prob": tokens.prob * eos,
         }
-        return [rows[name] for name in _SUMS if name in rows]
+        rows = torch.stack([summands[name] for name in _SUMS if name in summands])
+        totals[: len(rows)] += rows.sum(dim=1, dtype=totals.dtype)
+        totals[_SUMS.index("kept")] += sum(kept)
+        # counted where the inputs are: with `device_map`, another device than the head's
+        totals[_SUMS.index("seen")] += sum(one.to(device) if isinstance(one, Tensor) else one for one in seen)
+        bins = ((gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
+        totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(gap, dtype=totals.dtype))
+        return totals
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
-        """Return the figures since the last call, over all ranks by `reduce` (a sum).
-
-        Empty if there were no tokens, only the speed if none of them was trained on.
-        """
-        self._count()
-        everything = reduce(self._totals_on(device)).tolist()  # a rank that had nothing still takes part
+        """Return the figures since the last call, over all ranks by `reduce`, a sum."""
+        device = self._pending[0][1].device if self._pending else device
+        everything = reduce(self._count(device)).tolist()  # a rank with nothing takes part
         seconds, self.since = time.perf_counter() - self.since, time.perf_counter()
         self.reset()
         total = dict(zip(_SUMS, everything, strict=False))
         speed = {"tokens_per_second": total["seen"] / seconds, "seen_tokens": total["seen"]}
         if total["tokens"] == 0:
             return speed if total["seen"] else {}
-        return {**_figures(total), **_quantiles(everything[len(_SUMS) :]), **speed}
+        count, squares = total["tokens"], total["weight_squared"]
+        mass = sum(total[name] for name in _MASSES)
+        figures = {name: total[name] / count for name in _MEANS}
+        figures |= {name: total[name] / mass if mass else 0.0 for name in _MASSES}
+        figures |= {name: total[name] / total["eos"] for name in ("eos_weight", "eos_prob") if total["eos"]}
+        figures["effective_ratio"] = total["mean_weight"] ** 2 / (count * squares) if squares else 0.0
+        figures |= {"skipped": 1 - total["kept"] / count, "trained_tokens": count}
+        return {**figures, **_quantiles(everything[len(_SUMS) :]), **speed}
 
     def reset(self) -> None:
         """Forget what was counted since the last `collect`."""
         self._totals, self._pending = None, []
-
-
-def gradient_norm(tokens: TokenStats) -> Tensor:
-    """Return ||softmax(z) - onehot(y)||_2 from the two probabilities the head knows, the gold and the competing one.
-
-    The other probabilities are left out: at most p_competitor * (1 - p_gold - p_competitor) under the root.
-    """
-    competitor = torch.exp(-tokens.nll - tokens.gap)
-    return torch.hypot(tokens.doubt, competitor.clamp(max=1))
-
-
-def _figures(total: dict[str, float]) -> dict[str, float]:
-    count, squares = total["tokens"], total["weight_squared"]
-    mass = sum(total[name] for name in _MASSES)
-    figures = {name: total[name] / count for name in _MEANS}
-    figures |= {name: total[name] / mass if mass else 0.0 for name in _MASSES}
-    figures |= {name: total[name] / total["eos"] for name in ("eos_weight", "eos_prob") if total["eos"]}
-    figures["effective_ratio"] = total["mean_weight"] ** 2 / (count * squares) if squares else 0.0
-    return figures | {"skipped": 1 - total["kept"] / count, "trained_tokens": count}
 
 
 def _quantiles(counts: list[float]) -> dict[str, float]:
@@ -175,20 +140,19 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
-def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[str, str]:
+def warnings_for(figures: dict[str, float], band: tuple[float, float], objective: Any) -> dict[str, str]:
     """Return warnings about these figures, by a name under which each is given once."""
     said: dict[str, str] = {}
+    ratio, reach = figures["effective_ratio"], band[0] - 3 * band[1]
     if isinstance(objective, TrimSFT | TrimSFTEasy) and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
-            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths "
-            f"({band.margin - 3 * band.bandwidth:g}): the base model does not support this data and hardly learns from "
-            "it; objective=auto-trim or objective=sft is advised"
+            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({reach:g}): "
+            "the base model hardly learns from them; objective=auto-trim or objective=sft is advised"
         )
-    if figures["effective_ratio"] < 0.01:
+    if ratio < 0.01:
         said["effective ratio"] = (
-            f"the effective ratio is {figures['effective_ratio']:.2%}: under 1 % of the tokens carry the weight, "
-            f"there is next to nothing left to learn from (median gap {figures['gap_p50']:.1f}); stop here, or "
-            "choose another margin or a larger bandwidth"
+            f"the effective ratio is {ratio:.2%}: next to nothing is left to learn from; stop here, or choose another "
+            "margin or a larger bandwidth"
         )
     # little weight is right where the model knows when to stop
     if figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
@@ -200,17 +164,15 @@ def warnings_for(figures: dict[str, float], band: Band, objective: Any) -> dict[
 
 
 class Telemetry(TrainerCallback):  # type: ignore[misc]
-    """Counts the tokens of a trainer, of training and of evaluation apart; puts their figures into its logs.
+    """Counts tokens; puts their figures into logs, on the terminal and into a file."""
 
-    Every log is a line of `telemetry.jsonl` in the output directory; a resumed run goes on where it left off.
-    """
-
-    def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...]) -> None:
+    def __init__(self, trainer: Any, band: tuple[float, float], eos_ids: tuple[int, ...]) -> None:
         self.trainer = trainer
         self.sums = {mode: TokenSums(band, eos_ids) for mode in ("train", "eval")}
         self.warned: set[str] = set()
         self._evaluated: str | None = None  # the prefix of the evaluation that is running
         self._file: JsonLines | None = None
+        self._began = (0.0, 0)  # the time and the step at which this start began
 
     def observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
         """Count the tokens of a micro-batch."""
@@ -226,13 +188,10 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
             yield
         finally:
             self._evaluated = outer
-            self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second, with what was before it
+            self.sums["train"].since = time.perf_counter()  # left out of tokens_per_second
 
     def add_figures(self, logs: dict[str, float]) -> None:
-        """Put the figures since the last log into one of Trainer's own, which every rank gets to.
-
-        A user's log() may be on one rank only and must not wait for the others.
-        """
+        """Put figures into a log of Trainer's own; a user's may be on one rank only."""
         trainer = self.trainer
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
             figures = self._collect("train")
@@ -262,34 +221,51 @@ class Telemetry(TrainerCallback):  # type: ignore[misc]
         trainer = self.trainer
         return trainer.accelerator.reduce(sums, reduction="sum") / trainer._tp_size  # type: ignore[no-any-return]
 
-    def remember(self) -> None:
-        """Put into the next checkpoint what transformers forgets: the mean loss of a resumed run would be too small."""
-        trainer = self.trainer
-        tokens = self._sum_over_ranks(self.sums["train"].pending_tokens(trainer.args.device))
-        loss = trainer.accelerator.gather(trainer._tr_loss).mean()
-        trainer.state.stateful_callbacks[STATE] = {
-            "train_tokens": trainer._total_train_tokens + int(tokens),
-            "loss_sum": trainer._total_loss_scalar + float(loss),
-        }
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        restored = state.stateful_callbacks.get(STATE, {}) if state.global_step else {}
-        self.trainer._total_train_tokens = restored.get("train_tokens", 0)
-        self.trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
+        # Trainer begins both from 0 when it resumes: the mean loss of all steps would be too small
+        trained = [log for log in state.log_history if {"loss", "num_tokens"} <= log.keys()]
+        steps = [0, *(log["step"] for log in trained)]
+        self.trainer._total_train_tokens = trained[-1]["num_tokens"] if trained else 0
+        self.trainer._total_loss_scalar = sum(
+            log["loss"] * (step - before) for log, step, before in zip(trained, steps[1:], steps, strict=False)
+        )
+        self._began = (time.monotonic(), state.global_step)
         if state.is_world_process_zero:
             self._file = JsonLines(Path(args.output_dir) / "telemetry.jsonl")
             # what follows will be recorded again, and so will the summary of the end
             self._file.keep_until(lambda one: "train_runtime" in one or one.get("step", 0) > state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             plain = {name.removeprefix(PREFIX): _plain(value) for name, value in logs.items()}
             self._file.append({"step": state.global_step, "time": now, **plain})
+        print(self._line(logs, state), flush=True)  # noqa: T201
+
+    def _line(self, logs: dict[str, Any], state: Any) -> str:
+        """Return what a person sees of a log, in place of Trainer's bar and dictionary.
+
+        step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%  0:12:40 left
+        """
+        if "train_loss" in logs:
+            return f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}"
+        prefix = PREFIX if self._evaluated is None else f"{self._evaluated}_"
+        figures = {name.removeprefix(prefix): value for name, value in logs.items()}
+        shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
+        if not shown:  # of the user's own
+            return "  ".join(f"{name} {value}" for name, value in logs.items())
+        began, first = self._began
+        if "loss" in logs and began and state.global_step < state.max_steps:
+            each = (time.monotonic() - began) / max(1, state.global_step - first)
+            shown.append(f"{_clock(each * (state.max_steps - state.global_step))} left")
+        where = "" if self._evaluated is None else f"{self._evaluated} at "
+        return "  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown])
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON, which has no NaN, no infinity (a gradient norm may be one), no numbers of torch."""
+    """Return a value of JSON, which has no NaN, infinity or numbers of torch."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -298,7 +274,7 @@ def _plain(value: Any) -> Any:
 
 
 def first_and_last(records: Iterable[Mapping[str, Any]], title: str = "") -> Table:
-    """Return a table of the figures that say how a training went, as they were logged first and last."""
+    """Return a table of figures of a training, as they were logged first and last."""
     plain = [{name.removeprefix(PREFIX): value for name, value in record.items()} for record in records]
     labels, rows = figures_of(TelemetryLine, "label"), []
     for name in (*figures_of(TelemetryLine, "card"), "eval_loss", "eval_nll"):
@@ -309,43 +285,6 @@ def first_and_last(records: Iterable[Mapping[str, Any]], title: str = "") -> Tab
     return Table(title, ("", "first log", "last log"), tuple(rows))
 
 
-# ---- a line of each log, in place of the bar and the dictionary that Trainer prints
-#
-# step 20/834  loss 0.148  nll 0.931  acc 76%  gap 3.9  R_eff 35%  0:12:40 left
-
-
-def _line(logs: dict[str, Any], state: Any) -> str:
-    if "train_loss" in logs:
-        return f"trained in {_clock(logs['train_runtime'])}, mean loss {logs['train_loss']:.4g}"
-    losses = [name for name in logs if name == "loss" or (name.startswith("eval_") and name.endswith("_loss"))]
-    if not losses:
-        return "  ".join(f"{name} {value}" for name, value in logs.items())
-    prefix = min(losses, key=len).removesuffix("loss")  # a longer one is a metric of the user's own
-    figures = {name.removeprefix(prefix or PREFIX): one for name, one in logs.items() if name.startswith(prefix)}
-    dataset = prefix.removeprefix("eval").strip("_")
-    where = f"eval{f' of {dataset}' if dataset else ''} at " if prefix else ""
-    shown = [form.format(figures[name]) for name, form in _FORMATS.items() if figures.get(name) is not None]
-    return "  ".join([f"{where}step {state.global_step}/{state.max_steps}", *shown])
-
-
 def _clock(seconds: float) -> str:
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-class StepLines(TrainerCallback):  # type: ignore[misc]
-    """Prints a line of each log, and in training how much time is left."""
-
-    _began = (0.0, 0)  # the time and the step at which this start began
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._began = (time.monotonic(), state.global_step)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not state.is_world_process_zero:
-            return
-        (began, first), line = self._began, _line(logs, state)
-        if "loss" in logs and began and state.global_step < state.max_steps:
-            each = (time.monotonic() - began) / max(1, state.global_step - first)
-            line += f"  {_clock(each * (state.max_steps - state.global_step))} left"
-        print(line, flush=True)  # noqa: T201

@@ -1,7 +1,7 @@
 """`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
 
 Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
-(`compute_loss`) and reports what truncation costs; its checkpoints are whole or absent (`train/checkpoints.py`).
+(`compute_loss`) and reports what truncation costs.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate.utils import DynamoBackend, TorchDynamoPlugin, parse_flag_from_env
+from accelerate.utils.other import is_repeated_blocks
 from datasets import Dataset
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors import SafetensorError
-from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainingArguments
+from torch import nn
+from transformers import PrinterCallback, ProgressCallback
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils.logging import disable_progress_bar
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
-from trimsft.errors import DataError, UsageError, WrongArgument
+from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
 from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
 from trimsft.tables import render
-from trimsft.train import batches, forms
-from trimsft.train.batches import TOKEN_COLUMNS
-from trimsft.train.checkpoints import AtomicCheckpoints, by_main
-from trimsft.train.compiling import LayerCompiler
+from trimsft.train import batches
+from trimsft.train.batches import TOKEN_COLUMNS, PackedTexts
+from trimsft.train.checkpoints import AtomicCheckpoints, by_main, keep_workers
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.packed import PackedTexts
-from trimsft.train.patching import attach, fused_head, unpatch
-from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, StepLines, Telemetry, first_and_last
+from trimsft.train.patching import patch, unpatch
+from trimsft.train.telemetry import Telemetry, first_and_last
 
 logger = logging.getLogger("trimsft")
 
@@ -56,10 +58,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         others: the arguments of `SFTTrainer`, such as callbacks, optimizers and peft_config.
 
     Attributes:
-        fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
-        layer_compiler: compiles the layers, where settings ask for it.
-        telemetry: counts the tokens of each log and warns.
-        packed_texts: has texts in rows, and checks that a model keeps them apart.
+        objective: weighs the tokens, within `train` and `evaluate`; then the model is again what the user gave.
         length_reports: what truncation costs, by dataset.
     """
 
@@ -86,23 +85,19 @@ class TrimSFTTrainer(AtomicCheckpoints):
         if compute_loss_func is not None or args.label_smoothing_factor:
             field = "label_smoothing_factor" if compute_loss_func is None else "compute_loss_func"
             raise UsageError("would replace the objective", field=field, hint="use trl.SFTTrainer for it")
-        chosen = make_objective(objective) if isinstance(objective, str) else objective
-        chosen = args.make_objective() if chosen is None else chosen
+        chosen = args.make_objective() if objective is None else objective
+        self.objective: Objective = make_objective(chosen) if isinstance(chosen, str) else chosen
         if formatting_func is None:
-            train_dataset = forms.known(train_dataset, args, "train")
-            eval_dataset = forms.known(eval_dataset, args, "eval")
+            train_dataset = batches.known(train_dataset, args, "train")
+            eval_dataset = batches.known(eval_dataset, args, "eval")
         init_kwargs = args.model_init_kwargs
         if isinstance(model, str):
-            if processing_class is None:
-                own = {"revision": (init_kwargs or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
-                processing_class = AutoProcessor.from_pretrained(model, **own)
             model = load_base(model, args, quantization_config)
             quantization_config, args.model_init_kwargs = None, None
-        head: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory, "entropy": True}
-        fused_head(model, chosen, **head)  # TRL would stumble over a model that cannot have one
+        unpatch(patch(model, self.objective))  # TRL would stumble over one that cannot be
         self.length_reports: dict[str, LengthReport] = {}
         self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
-        self._is_fused, self._needs_roles = False, "role" in needs_of(chosen)
+        self._is_fused, self._needs_roles = False, "role" in needs_of(self.objective)
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, None, compute_metrics,
@@ -115,42 +110,34 @@ class TrimSFTTrainer(AtomicCheckpoints):
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         if not self.aux_loss_enabled:
-            # it has the host wait for every backward pass, and the head lets no loss through that is not finite
+            # the host would wait for every backward pass; the head refuses such losses
             args.logging_nan_inf_filter = False
         self.looks_left = batches.looks_left(self)
         self.data_collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
-        self.fused_head = fused_head(self.model, chosen, **head)
-        # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
+        # the loss below divides by the tokens of the global batch in any case
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in Band._fields))
+        margin, bandwidth = (getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth"))
         ends = getattr(self.model.generation_config, "eos_token_id", None)
         ends = {*(ends if isinstance(ends, list | tuple) else [ends]), self._tokenizer.eos_token_id} - {None}
-        self.telemetry = Telemetry(self, band, tuple(ends))
-        for callback in list(self.callback_handler.callbacks):
-            if type(callback) in (ProgressCallback, PrinterCallback):
-                self.remove_callback(callback)
-        for callback in (StepLines(), self.telemetry):
-            self.add_callback(callback)
-
-    @property
-    def objective(self) -> Objective:
-        """The objective by which the tokens are weighed."""
-        return self.fused_head.objective
+        self.telemetry = Telemetry(self, (margin, bandwidth), tuple(ends))
+        for callback in (ProgressCallback, PrinterCallback):  # the telemetry prints in their place
+            self.remove_callback(callback)
+        self.add_callback(self.telemetry)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
         return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
 
-    # the data ---------------------------------------------------------------------------------------------------
+    # ---- the data
 
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
-            dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name, with_roles=self._needs_roles)
-        if not isinstance(dataset, Dataset) and TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
-            return batches.cut_with_weights(dataset, args, packing)
+            dataset = batches.tokenised(dataset, self._tokenizer, args, dataset_name, with_roles=self._needs_roles)
         if not isinstance(dataset, Dataset):
+            if TOKEN_WEIGHTS in (getattr(dataset, "column_names", None) or ()):
+                return batches.cut_with_weights(dataset, args, packing)
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
@@ -167,42 +154,42 @@ class TrimSFTTrainer(AtomicCheckpoints):
         else:
             dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
         if len(dataset) == 0:
-            raise DataError(
-                f"{args.max_length} leaves no trained token in any of {report.rows:,} rows of the {dataset_name} data; "
-                f"the longest has {report.longest:,} tokens",
-                field="max_length",
-            )
+            rows = f"{report.rows:,} rows of the {dataset_name} data"
+            raise DataError(f"{args.max_length} leaves no trained token in any of {rows}", field="max_length")
         return dataset
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         self._signature_columns += [name for name in TOKEN_COLUMNS if name not in self._signature_columns]
 
-    def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
-        collate = self.data_collator
-        if self.padding_free and self.accelerator.num_processes > 1 and description != "Training":
-            self.data_collator = batches.WithRowLengths(collate)
-        try:
-            return keep_workers(super()._get_dataloader(dataset, description, *args, **kwargs))
-        finally:
-            self.data_collator = collate
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        return keep_workers(super()._get_dataloader(*args, **kwargs))
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Evaluate as TRL does, but count every row once on several processes."""
-        lengths, rank = inputs.pop(batches.ROW_LENGTHS, None), self.accelerator.process_index // self.get_tp_size()
-        inputs = batches.without_repeats(inputs, lengths, self.accelerator, rank)
+        """Evaluate as TRL does, but with no labels in rows that another process has, too."""
+        state, rank = self.accelerator.gradient_state, self.accelerator.process_index // self.get_tp_size()
+        is_last = self.accelerator.num_processes > 1 and state.end_of_dataloader
+        if is_last and state.remainder > 0 and "labels" in inputs:
+            # accelerate fills these up with rows from the beginning; by rank, `remainder` rows are new
+            labels, lengths = inputs["labels"].clone(), inputs.get(batches.ROW_LENGTHS)
+            new = max(state.remainder - len(labels if lengths is None else lengths) * rank, 0)
+            if lengths is None:
+                labels[new:] = IGNORED
+            else:
+                labels[:, int(lengths[:new].sum()) :] = IGNORED
+            inputs = {**inputs, "labels": labels}
         return super().prediction_step(model, inputs, *args, **kwargs)
 
-    # the loss ---------------------------------------------------------------------------------------------------
+    # ---- the loss
 
     @contextmanager
     def _fused(self) -> Iterator[None]:
-        """Within, the model computes its loss by the fused head; then it is again what the user gave."""
+        """Within, the model is patched and compiled; then it is again what the user gave."""
         if self._is_fused:
             yield
             return
         model, self._is_fused = self.model, True
-        attach(model, self.fused_head)
+        patch(model, self.objective, skip_below=self.args.skip_below, low_memory=self.args.low_memory, entropy=True)
         compiled = self.layer_compiler.compiled(model, accumulates=self.args.gradient_accumulation_steps > 1)
         try:
             with compiled, batches.without_cudnn_attention():
@@ -219,7 +206,8 @@ class TrimSFTTrainer(AtomicCheckpoints):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
+        """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and a router's loss."""
+        inputs.pop(batches.ROW_LENGTHS, None)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
@@ -230,16 +218,14 @@ class TrimSFTTrainer(AtomicCheckpoints):
                 with context:
                     outputs = model(**given, num_items_in_batch=num_items_in_batch)
         except FloatingPointError as error:
-            raise FloatingPointError(
-                f"step {self.state.global_step + 1}, rank {self.args.process_index}: {error}; the first tokens of the "
-                f"batch: {inputs['input_ids'].flatten()[:8].tolist()}"
-            ) from error
+            where = f"step {self.state.global_step + 1}, rank {self.args.process_index}"
+            raise FloatingPointError(f"{where}: {error}") from error
         loss = outputs.token_loss
         # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * (self.accelerator.num_processes // self.get_tp_size())
         if outputs.aux_loss is not None:
-            # a mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients
+            # of each micro-batch: averaged over accumulation here, over ranks by the gradients
             mode = "train" if self.model.training else "eval"
             gathered = self.accelerator.gather_for_metrics(outputs.aux_loss.detach())
             self._metrics[mode]["aux_loss"].append(gathered.mean().item())
@@ -252,7 +238,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
             return loss, model(**given)
 
-    # evaluation, logs, and what is saved ------------------------------------------------------------------------
+    # ---- evaluation, logs, and what is saved
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         with self.telemetry.evaluation(metric_key_prefix), self._fused():
@@ -266,20 +252,84 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.telemetry.add_figures(logs)
         super().log(logs, start_time)
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.telemetry.remember()
-        super()._save_checkpoint(model, trial)
-
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
         if self.is_world_process_zero():
             model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
+
+
+# ---- torch_compile
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """Return the outermost layers: what transformers can checkpoint, or members of a list of one class."""
+    layers: list[nn.Module] = []
+    for child in model.children():
+        if isinstance(child, GradientCheckpointingLayer):
+            layers.append(child)
+        else:
+            layers += child.children() if is_repeated_blocks(child) else layers_of(child)
+    return layers
+
+
+class LayerCompiler:
+    """Compiles the layers in place where `torch_compile` or `accelerate launch` would have the whole model compiled.
+
+    accelerate's own regional compilation trains a copy of the model, and the fused head sits in the user's.
+    """
+
+    settings: dict[str, Any] | None = None
+
+    def take_settings(self, arguments: dict[str, Any], model: Any) -> dict[str, Any]:
+        """Return an accelerator's arguments without those that would compile the model."""
+        plugin = arguments["dynamo_plugin"]
+        deepspeed = arguments["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+        if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
+            return arguments
+        if not layers_of(model):
+            problem = f"{type(model).__name__} has no layers that could be compiled"
+            raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
+        self.settings = plugin.to_kwargs()
+        return {**arguments, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
+
+    @contextmanager
+    def compiled(self, model: Any, *, accumulates: bool) -> Iterator[None]:
+        """Within, the layers are compiled; then the model is again what the user gave."""
+        settings = self.settings
+        if settings is None:
+            yield
+            return
+        layers = [layer for layer in layers_of(model) if layer._compiled_call_impl is None]
+        for layer in layers:
+            layer.compile(**settings)
+        options, mode = settings.get("options") or {}, settings.get("mode")
+        makes_graphs = mode in ("reduce-overhead", "max-autotune") or settings.get("backend") == "cudagraphs"
+        hooks = _keep_gradients(layers) if accumulates and (makes_graphs or options.get("triton.cudagraphs")) else []
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer._compiled_call_impl = None
+            for hook in hooks:
+                hook.remove()
+
+
+def _keep_gradients(layers: list[nn.Module]) -> list[Any]:
+    """Have gradients outlast the graph that made them, whose memory is written over."""
+
+    def keep(parameter: nn.Parameter) -> None:
+        if parameter.grad is not None and not hasattr(parameter.grad, "outlasts"):
+            parameter.grad = parameter.grad.clone()
+            parameter.grad.outlasts = True  # type: ignore[attr-defined]
+
+    parameters = [one for layer in layers for one in layer.parameters() if one.requires_grad]
+    return [parameter.register_post_accumulate_grad_hook(keep) for parameter in parameters]
 
 
 # ---- the model
 
 
 def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> Any:
-    """Load the model of a folder or of the hub by `args.model_init_kwargs`; refuse one that is not whole."""
+    """Load a model by `args.model_init_kwargs`; refuse one that is not whole."""
     given, field = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}, "model_name_or_path"
     load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=field)
     if quantization_config is not None:
@@ -289,36 +339,31 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
     try:
         with asking_hub(name):
             model, report = create_model_from_path(name, output_loading_info=True, **given)
-    except (SafetensorError, AttributeError) as error:  # an architecture that transformers does not have
+    except (SafetensorError, AttributeError) as error:  # an unknown architecture
         raise not_loaded(repr(name), name, error, field=field) from error
 
     def require_whole() -> None:
-        require_all_tensors(report, name, field=field)  # transformers fills what is missing with random numbers
+        require_all_tensors(report, name, field=field)  # or they are random numbers
         require_finite(model, name, field=field)
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
-        asked = given.get("attn_implementation") is not None
-        follows = "other logits follow" if asked else "it is eager, which is slower than flash_attention_2"
-        logger.warning("attention caps its scores in this model, and sdpa leaves that out: %s", follows)
-        if not asked:
-            model.set_attn_implementation("eager")
+        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower")
+        model.set_attn_implementation("eager")
     return model
 
 
 def as_config(model: Any, args: Any) -> TrimSFTConfig:
-    """Return the settings as TRL does: defaults for none, and those of a parent class taken over."""
+    """Return the settings as TRL does: defaults for none, a parent's taken over."""
     if args is None:
         name = model if isinstance(model, str) else get_config_model_id(model.config)
         return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
     if isinstance(args, TrimSFTConfig):
         return args
-    if not isinstance(args, TrainingArguments):
-        raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args")
     settings = args.to_dict()
     # to_dict masks tokens, eos_token too
     settings |= {name: getattr(args, name) for name in settings if name.endswith("_token")}
-    if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
+    if settings["metric_for_best_model"] == "loss":  # its default
         settings["metric_for_best_model"] = None
     config = TrimSFTConfig(**settings)
     logger.warning("objective: %r, the default, which %s does not name", config.objective, type(args).__name__)
@@ -327,34 +372,31 @@ def as_config(model: Any, args: Any) -> TrimSFTConfig:
 
 # ---- the model card
 
-CARD_SETTINGS = (
-    "learning_rate", "lr_scheduler_type", "num_train_epochs", "max_steps", "max_length", "packing",
-    "per_device_train_batch_size", "gradient_accumulation_steps", "bf16", "seed",
-)  # fmt: skip
+CARD_SETTINGS = ("learning_rate", "num_train_epochs", "max_steps", "max_length", "packing", "seed")
 
 
 def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, tags: Any = None) -> ModelCard:
-    """Return what the model was made from, with what settings, and the figures of its first and last log."""
-    base, is_adapter = get_config_model_id(trainer.model.config) or "", hasattr(trainer.model, "peft_config")
+    """Return what the model was made from, settings, and figures of its first and last log."""
     # a folder or file of this machine is named without its path
-    is_local, is_file = os.path.isdir(base), os.path.exists(str(dataset_name))
+    base, data = (
+        os.path.basename(name) if os.path.exists(name) else name
+        for name in (get_config_model_id(trainer.model.config) or "", dataset_name or "")
+    )
+    is_adapter = hasattr(trainer.model, "peft_config")
     header = ModelCardData(
-        base_model=base if base and not is_local else None,
-        datasets=[dataset_name] if dataset_name and not is_file else None,
+        base_model=base if "/" in base else None,
+        datasets=[data] if "/" in data else None,
         library_name="peft" if is_adapter else "transformers",
-        model_name=model_name,
         tags=sorted({*trainer._tag_names, *([tags] if isinstance(tags, str) else tags or [])}),
-        pipeline_tag="text-generation",
     )
     objective = getattr(trainer.objective, "__name__", trainer.objective)
-    sections = [
+    paragraphs = [
+        f"---\n{header.to_yaml()}\n---",
         f"# {model_name or 'model'}",
-        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{os.path.basename(base) if is_local else base}`, "
-        f"trained with the objective `{objective}`: loss = sum of w * cross-entropy over the trained tokens of the "
-        "global batch / their number, w not differentiated (*Which Tokens Should SFT Actually Learn?*).",
-        *([f"Data: `{os.path.basename(dataset_name) if is_file else dataset_name}`."] if dataset_name else []),
+        f"{'An adapter for' if is_adapter else 'Fine-tuned from'} `{base}` with the objective `{objective}`.",
+        *([f"Data: `{data}`."] if data else []),
         *(f"{name}: {report}" for name, report in trainer.length_reports.items()),
-        ", ".join(f"{name} {getattr(value := getattr(trainer.args, name), 'value', value)}" for name in CARD_SETTINGS),
+        ", ".join(f"{name} {getattr(trainer.args, name)}" for name in CARD_SETTINGS),
+        render(first_and_last(trainer.state.log_history), "markdown"),
     ]
-    figures = render(first_and_last(trainer.state.log_history), "markdown")
-    return ModelCard(f"---\n{header.to_yaml()}\n---\n\n" + "\n\n".join([*sections, figures]))
+    return ModelCard("\n\n".join(paragraphs))

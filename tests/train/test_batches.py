@@ -1,4 +1,4 @@
-"""Texts that share a row, each computed as if it were alone; and batches without a mask, where that changes nothing."""
+"""Rows beside TRL's forms; texts that share a row; batches without a mask."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+from datasets import Dataset, IterableDataset
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -18,6 +19,7 @@ from transformers import (
 )
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from tests.data.toys import ROWS, make_tokenizer
 from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
@@ -33,9 +35,74 @@ from tests.train.tiny import (
     record_batches,
 )
 from trimsft import TrimSFT
-from trimsft.errors import UsageError
+from trimsft.data.encode import encode
+from trimsft.data.load import DataConfig
+from trimsft.errors import DataError, UsageError
 from trimsft.train import TrimSFTTrainer, batches, patch
 from trimsft.train.batches import PackedRows, is_causal, looks_left, with_mask_if_needed
+
+# rows of other forms ------------------------------------------------------------------------------------------
+
+CHAT = (
+    "{% for m in messages %}[{{ m['role'] }}]{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}<end>"
+    "{% endgeneration %}{% else %}{{ m['content'] }}<end>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+ALPACA = [{"instruction": row["problem"], "input": "", "output": row["solution"]} for row in ROWS]
+SHAREGPT = [
+    {"conversations": [{"from": "human", "value": row["problem"]}, {"from": "gpt", "value": row["solution"]}]}
+    for row in ROWS
+]
+
+
+def trainer_of(tmp_path: Any, rows: Any, options: Any = None, **settings: Any) -> TrimSFTTrainer:
+    tokenizer, settings = make_tokenizer(chat=CHAT), {"max_length": None, **settings}
+    options = {"processing_class": tokenizer, **(options or {})}
+    return make_trainer(TrimSFTTrainer, make_model(vocab_size=len(tokenizer)), tmp_path, rows, options, **settings)
+
+
+def columns(dataset: Any) -> tuple[list[Any], list[Any]]:
+    return dataset["input_ids"][:], dataset["labels"][:]
+
+
+def as_the_commands_do() -> tuple[list[Any], list[Any]]:
+    return columns(encode(Dataset.from_list(ROWS), make_tokenizer(chat=CHAT), DataConfig("d")))
+
+
+@pytest.mark.parametrize("rows", [ROWS, ALPACA], ids=["problem-solution", "alpaca"])
+def test_problems_and_solutions_become_what_the_commands_make_of_them(rows, tmp_path) -> None:
+    several = {"one": Dataset.from_list(ROWS[:2]), "two": Dataset.from_list(ALPACA[:3])}
+    trainer = trainer_of(tmp_path, [{**row, "id": 1} for row in rows], {"eval_dataset": several}, max_steps=1)
+    assert columns(trainer.train_dataset) == as_the_commands_do()
+    assert trainer.length_reports["train"].rows == len(ROWS)
+    assert {name: len(part) for name, part in trainer.eval_dataset.items()} == {"one": 2, "two": 3}
+    assert trainer.train().training_loss > 0
+    assert trainer.evaluate(Dataset.from_list(rows[:2]))["eval_loss"] > 0
+
+
+@pytest.mark.parametrize("rows", [ROWS, ALPACA, SHAREGPT], ids=["problem-solution", "alpaca", "sharegpt"])
+def test_a_stream_is_what_its_rows_are(rows, tmp_path) -> None:
+    stream = IterableDataset.from_generator(lambda: iter(rows))  # which does not say its columns
+    read = list(trainer_of(tmp_path, stream, max_steps=1).train_dataset)
+    held = columns(trainer_of(tmp_path, rows).train_dataset)
+    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == held
+
+
+def test_what_trl_takes_stays_trls(tmp_path) -> None:
+    rows = [{**row, "text": "the sum"} for row in ROWS]
+    trained = trainer_of(tmp_path, rows).train_dataset
+    assert make_tokenizer().decode(trained[0]["labels"]) == "the sum<eos>"
+    written = trainer_of(tmp_path, ROWS, {"formatting_func": lambda row: row["solution"]}).train_dataset
+    assert make_tokenizer().decode(written[0]["labels"]) == ROWS[0]["solution"] + "<eos>"
+
+
+def test_rows_of_no_known_form(tmp_path) -> None:
+    says = "train_dataset: has rows with the columns q, a, which are of no form that is known; known: problem"
+    with pytest.raises(DataError, match=says):
+        trainer_of(tmp_path, [{"q": "1", "a": "2"}])
+    with pytest.raises(UsageError, match="completion_only_loss: false has no effect on problems and solutions"):
+        trainer_of(tmp_path, ROWS, completion_only_loss=False)
+
 
 PACKED: dict[str, dict[str, Any]] = {
     "packing": {"packing": True, "max_length": 45},
@@ -52,7 +119,7 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
     assert isinstance(trainer.data_collator, PackedRows)
     shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
     assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
-    assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
+    assert all("attention_mask" not in batch for batch, _ in batches)  # but positions
     assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
 
 
@@ -82,7 +149,7 @@ def make_other(kind: str) -> Any:
     model.generation_config.eos_token_id = 1
     for weight in model.parameters():
         if weight.dim() > 1:
-            weight.data.normal_(0, 0.15)  # as of a trained model: at random they say next to nothing
+            weight.data.normal_(0, 0.15)  # as of a trained model
     return model
 
 
@@ -117,9 +184,10 @@ def test_trying_changes_nothing_of_a_training(tmp_path) -> None:
 
 @pytest.mark.parametrize("field", PACKED)
 def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(field, tmp_path) -> None:
+    """It stands before the first text of a row alone."""
     prompt = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    with pytest.raises(UsageError, match=f"^{field}: puts a prompt that is learned before the first text of a row"):
-        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field])
+    with pytest.raises(UsageError, match=f"^{field}: LlamaForCausalLM would not tell the texts of a row apart"):
+        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field]).train()
 
 
 # batches without a mask -------------------------------------------------------------------------------------------
