@@ -1,8 +1,6 @@
-"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table; lengths and overlap."""
+"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table; lengths."""
 
-import logging
 import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encode import (
-    Encoder,
-    LengthReport,
-    checked_rows,
-    encode,
-    load_training_data,
-    measure_lengths,
-    report_lengths,
-)
+from trimsft.data.encode import Encoder, LengthReport, checked_rows, encode, measure_lengths, report_lengths
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError
 
-from .toys import CHAT, ROWS, local, make_tokenizer, split, write
+from .toys import CHAT, ROWS, make_tokenizer, split
 
 ODD = [
     {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
@@ -128,37 +118,15 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
 def test_a_row_that_cannot_be_rendered_is_named() -> None:
     assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
     for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
-        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution), got "):
+        with pytest.raises(DataError, match=r"rows: row 1 has no text as problem or solution, got "):
             checked_rows([ROWS[0], bad, bad])
     with pytest.raises(DataError, match="rows: there are none"):
         checked_rows([])
 
 
-# ---- overlap and lengths
+# ---- lengths
 
 LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
-
-
-def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
-    folder, tokenizer = tmp_path / "benchmarks", make_tokenizer(chat=CHAT)
-    options = {"benchmarks_dir": str(folder)}
-    for says in ("no such file or folder, got '.*benchmarks'", "the folder holds no file"):
-        with pytest.raises(DataError, match=f"benchmarks_dir: {says}"):
-            load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
-        folder.mkdir(exist_ok=True)
-    write(folder / "toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is $5+1$"}, {"problem": "???"}])
-    with caplog.at_level(logging.WARNING, logger="trimsft"):
-        train, _ = load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
-    assert "overlap: 2 of 8 training problems are benchmark problems (toy 2); the first rows: [2, 5]" in caplog.text
-    assert len(train) == 8
-    train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
-    answers = [split(tokenizer, row)[1] for row in train]
-    assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
-    with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
-        load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
-    write(folder / "toy.jsonl", [{"question": "z"}])
-    with pytest.raises(DataError, match=r'toy\.jsonl: has no text in a field "problem"'):
-        load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:

@@ -16,7 +16,7 @@ from datasets import Dataset
 
 from trimsft.data.encode import encode, load_training_data
 from trimsft.data.formats import find_form
-from trimsft.data.load import DataConfig, list_files, load_rows, read_file
+from trimsft.data.load import DataConfig, list_files, load_rows, read_records
 from trimsft.errors import DataError, UsageError
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
@@ -50,8 +50,8 @@ def jsonl(rows: list, end: str = "\n") -> bytes:
     ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes, numbers: list[int]) -> None:
-    rows = read_file(file_of(tmp_path / name, content))
-    assert (rows.columns, [*rows.records], list(rows.numbers)) == (["problem", "solution"], PLAIN, numbers)
+    rows = list(read_records(file_of(tmp_path / name, content)))
+    assert rows == list(zip(numbers, PLAIN, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,6 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
         ("a.json", b'[{"problem": "a"}, 3]', "a.json, item 2: must be an object with named fields, got int"),
         ("a.csv", b'problem,solution\n"a\nb",c\nd\n', "a.csv, line 4: has fewer cells than the header"),
         ("a.csv", b'problem,solution\na,b\n"c,d\n', "a.csv, line 2: not CSV"),
-        ("a.csv", b"problem,problem\na,b\n", "a.csv: the header names a column twice"),
         ("a.parquet", b"PAR1 not really", "a.parquet: not Parquet"),
         ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .parquet"),
         ("half.jsonl.gz", gzip.compress(jsonl(PLAIN * 99))[:-20], "half.jsonl.gz: cannot be read"),
@@ -80,7 +79,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
 )
 def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     with pytest.raises(DataError) as error:
-        read_file(file_of(tmp_path / name, content))
+        list(read_records(file_of(tmp_path / name, content)))
     assert says in str(error.value)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
@@ -126,7 +125,6 @@ TRL_ROWS = [{"messages": MESSAGES}, {"prompt": "a", "completion": "b"}, {"text":
     [
         ({"sample": 0}, "sample: must be at least 1, got 0"),
         ({"template": "chatt"}, "template: unknown name 'chatt'; did you mean 'chat'"),
-        ({"drop_overlap": True}, "drop_overlap: has no effect without benchmarks_dir"),
         ({"dataset_name": " "}, "dataset_name: is missing"),
     ],
 )
@@ -143,7 +141,7 @@ def test_settings_are_checked_at_once(options: dict[str, Any], says: str) -> Non
         (TRL_ROWS[:1], {"problem_column": "query"}, "problem_column: .* has no column 'query' .*, it has messages"),
         ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without 'problem'"),
         ([{"text": "a"}, {"text": ""}], {}, r"train\.jsonl, line 2: 'text' is missing or blank"),
-        ([{"text": "a", "": 10**30}], {}, "rows do not fit into one table"),
+        ([{"text": 10**30}], {}, "rows do not fit into one table"),
     ],
 )
 def test_data_that_settings_do_not_fit(tmp_path: Path, rows: list[Any], settings: dict[str, Any], says: str) -> None:
@@ -210,7 +208,7 @@ def test_files_are_mixed_by_shares(tmp_path: Path) -> None:
         problems = load_rows(DataConfig(dataset_name=name))["problem"][:]
         assert (sum(text.startswith("What") for text in problems), sum(text[0] == "b" for text in problems)) == counts
         assert problems == load_rows(DataConfig(dataset_name=name))["problem"][:]
-    for name, says in ((f"{one}:0.5,{other}", "needs a share above 0 for every"), (f"{tmp_path}:1", "a folder has no")):
+    for name, says in ((f"{one}:0.5,{other}", "needs a share above 0"), (f"{tmp_path}:1", "and none for a folder")):
         with pytest.raises(DataError, match=says):
             load_rows(DataConfig(dataset_name=name))
 

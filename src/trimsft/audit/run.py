@@ -3,7 +3,6 @@
 audit/tokens.parquet    the token table of the data under the model as it was given
 audit/folds/1/ ...      a run directory for each training, with the token table of the rows that it has not seen
 audit/suspects.jsonl    a line for each `Suspect`
-audit/flagged.jsonl     the data, each row with the field "audit"
 
 The data is read and never written. Nothing heavy is imported before an audit begins.
 """
@@ -11,19 +10,15 @@ The data is read and never written. Nothing heavy is imported before an audit be
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from trimsft.data.load import RowSettings
 from trimsft.data.visible import visible
-from trimsft.errors import UsageError
 from trimsft.options import option
-from trimsft.runs import JsonLines, RunDirectory, environment, find_weights
-from trimsft.runs.files import written_beside
+from trimsft.runs import JsonLines, RunDirectory, environment, find_weights, write_whole
 from trimsft.runs.parsing import checked
 from trimsft.tables import Cell, Table, Tabular
 from trimsft.tokens.categories import CATEGORIES
@@ -89,7 +84,6 @@ class AuditFolder(RunDirectory):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         self.suspects_path = self.path / "suspects.jsonl"
-        self.flagged_path = self.path / "flagged.jsonl"
 
     def fold(self, number: int) -> RunDirectory:
         """Return the run directory of one training."""
@@ -119,7 +113,6 @@ class AuditResult(Tabular):
         return {
             "folder": str(self.folder.path),
             "ranking": str(self.folder.suspects_path),
-            "data": str(self.folder.flagged_path),
             "rows": self.rows,
             "flagged": self.flagged,
             "suspects": [asdict(one) for one in self.suspects],
@@ -142,7 +135,7 @@ class AuditResult(Tabular):
 
 
 def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done, rows: None) -> AuditResult:
-    """Rank what looks wrong in the data, and write the ranking and a flagged copy into the folder of the audit.
+    """Rank what looks wrong in the data, and write the ranking into the folder of the audit.
 
     The folder is bound to its settings and data; what is in it already is not measured again.
     """
@@ -150,43 +143,19 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     from trimsft.data.encode import fingerprint_rows, load_tokenizer
 
     rows, loaded = settings.read()
-    rows, numbers = rows[: settings.limit], loaded.numbers[: settings.limit]
     tokenizer = load_tokenizer(find_weights(settings.model))
     folder = AuditFolder(settings.out)
-    if any(Path(source.name).resolve().parent == folder.path.resolve() for source in loaded.sources):
-        hint = "choose another folder for the audit"  # the data would be written over
-        raise UsageError("is the folder that the data lies in", field="out", value=str(folder.path), hint=hint)
     given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
     with folder.lock():
         folder.settle_config({**given, "data_sha256": fingerprint_rows(rows)}, harmless=HARMLESS)
         folder.write_manifest(**environment(), model={"name": settings.model}, finished=None)
         measure(folder, rows, settings, on_progress)
         gaps = read_gaps(folder, settings, len(rows))
-        scores, spans = find_suspects(folder, gaps, rows, tokenizer, settings)
-        places = [f"{Path(one.name).name}, {one.unit} {number}" for one in loaded.sources for number in one.numbers]
-        suspects = [replace(one, row=numbers[one.row], place=places[numbers[one.row]]) for one in spans]
-        whole = chain.from_iterable(one.records for one in loaded.sources)
-        _write(folder, whole, dict(zip(numbers, scores.tolist(), strict=True)), suspects)
+        suspects = [
+            replace(one, row=loaded.numbers[one.row], place=Path(loaded.places[one.row]).name)
+            for one in find_suspects(folder, gaps, rows, tokenizer, settings)
+        ]
+        lines = (json.dumps(asdict(one)) + "\n" for one in suspects)
+        write_whole(folder.suspects_path, "".join(lines).encode())
         folder.mark_finished()
     return AuditResult(folder=folder, suspects=suspects, rows=len(rows))
-
-
-def _write(
-    folder: AuditFolder, rows: Iterable[Mapping[str, Any]], scores: Mapping[int, float], suspects: list[Suspect]
-) -> None:
-    """Write the ranking and the flagged copy of the data."""
-    spans: dict[int, list[dict[str, Any]]] = {}
-    for one in suspects:
-        spans.setdefault(one.row, []).append({"start": one.start, "end": one.end, "score": one.score})
-    with written_beside(folder.suspects_path) as place:
-        place.write_bytes(b"".join(as_line(asdict(one)) for one in suspects))
-    with written_beside(folder.flagged_path) as place, open(place, "wb") as copy:
-        for number, row in enumerate(rows):
-            score = round(scores.get(number, -math.inf), 3)
-            judged = {"score": score if math.isfinite(score) else None, "spans": spans.get(number, [])}
-            copy.write(as_line({**row, "audit": judged if number in scores else None}))
-
-
-def as_line(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a line of JSON; what JSON has no form for (a date of Parquet) as text."""
-    return (json.dumps(row, default=str) + "\n").encode()

@@ -12,6 +12,7 @@ good (a large entropy), a low gap says little. The score joins what both models 
 x says how much of the data is news to the model as it was given: what is new is low before and not after training.
 """
 
+import json
 import random
 import re
 import shutil
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspect, as_line
+from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspect
 from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
@@ -60,19 +61,17 @@ def measure(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progres
     Tables that are there are left as they are.
     """
     rendering = settings.as_trained([settings.model])  # the same before and after
-    options = {**asdict(rendering), "batch_tokens": settings.batch_tokens, "device": settings.device}
-    on_rows = partial(on_progress, "gaps before training")
-    write_token_table(settings.model, rows, folder.tokens_path, on_progress=on_rows, **options)
+    write = partial(write_token_table, **asdict(rendering), batch_tokens=settings.batch_tokens, device=settings.device)
+    write(settings.model, rows, folder.tokens_path, on_progress=partial(on_progress, "gaps before training"))
     parts = deal(len(rows), settings.seed) if settings.training else []
     for number, part in enumerate(parts, start=1):
-        run, of = folder.fold(number), f"{number} of {FOLDS}"
+        run = folder.fold(number)
         if not run.tokens_path.exists():
-            others = sorted(set(range(len(rows))) - set(part))
-            on_progress(f"training {of}", 0, len(others))
-            _train(run, [rows[row] for row in others], settings, rendering)
-            on_progress(f"training {of}", len(others), len(others))
-            held_out, on_rows = [rows[row] for row in part], partial(on_progress, f"gaps after {of}")
-            write_token_table(run.model_dir, held_out, run.tokens_path, on_progress=on_rows, **options)
+            others = [row for place, row in enumerate(rows) if place not in set(part)]
+            on_progress(f"training {number} of {FOLDS}", 0, len(others))
+            _train(run, others, settings, rendering)
+            on_rows = partial(on_progress, f"gaps after {number} of {FOLDS}")
+            write(run.model_dir, [rows[row] for row in part], run.tokens_path, on_progress=on_rows)
         for weights in (run.model_dir, run.train_dir):  # of no use to others, and large
             shutil.rmtree(weights, ignore_errors=True)
 
@@ -82,8 +81,11 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
     from trimsft.train import train_model
 
     data = run.path.resolve() / "rows.jsonl"
-    write_whole(data, b"".join(map(as_line, rows)))
+    write_whole(data, "".join(json.dumps(row, default=str) + "\n" for row in rows).encode())
     of_form = ("template", "system_prompt") if "problem" in rows[0] else ("train_on", "completion_only_loss")
+    options = {name: getattr(rendering, name) for name in ("weights", *of_form)}
+    if settings.device == "cpu":
+        options |= {"use_cpu": True, "bf16": False}
     batch = min(BATCH_ROWS, len(rows))
     with redirect_stdout(sys.stderr):
         train_model(
@@ -102,8 +104,7 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            **{name: getattr(rendering, name) for name in ("weights", *of_form)},
-            **({"use_cpu": True, "bf16": False} if settings.device == "cpu" else {}),
+            **options,
         )
 
 
@@ -140,56 +141,50 @@ def token_scores(before: TokenTable, after: TokenTable) -> NDArray[np.float32]:
 
 def find_suspects(
     folder: AuditFolder, gaps: tuple[TokenTable, TokenTable], rows: Rows, tokenizer: Any, settings: AuditSettings
-) -> tuple[NDArray[np.float32], list[Suspect]]:
-    """Return the highest score of each row, and the spans whose score reaches the threshold, the worst first."""
-    (before, after), texts = gaps, TokenTexts(tokenizer)
-    scores = token_scores(before, after)
+) -> list[Suspect]:
+    """Return the spans whose score reaches the threshold, the worst first; of several in one word only the worst."""
+    before, after = gaps
+    texts, scores = TokenTexts(tokenizer), token_scores(before, after)
+    is_low = scores >= settings.threshold
     if settings.only is not None:
-        scores[before["category"] != CATEGORIES.index(settings.only)] = -np.inf
-    highest = np.full(len(rows), -np.inf, dtype=np.float32)
-    np.maximum.at(highest, before["example"], scores)
-    low_rows = np.flatnonzero(highest >= settings.threshold)
-    words = read_token_table(folder.tokens_path, examples=low_rows.tolist())
+        is_low &= before["category"] == CATEGORIES.index(settings.only)
+    low_rows = np.unique(before["example"][is_low]).tolist()
+    words = read_token_table(folder.tokens_path, examples=low_rows)
     suspects: list[Suspect] = []
-    for row in low_rows.tolist():
+    for row in low_rows:
         begin, end = np.searchsorted(before["example"], [row, row + 1]).tolist()
-        first = int(np.searchsorted(words["example"], row))
         is_ended = before["token_id"][end - 1] == before.metadata.get("eos_id")
+        first = int(np.searchsorted(words["example"], row))
         text, spans = text_and_spans(words.texts["text"][first : first + end - begin], is_ended=is_ended)
         spaces = len(text) - len(text.lstrip())  # a tokenizer may begin with a space that the solution has not
         shift = max(0, rows[row]["solution"].find(text.strip())) - spaces if "solution" in rows[row] else 0
-        steps = [(step.result, step.right) for step in arithmetic_steps(text) if not step.holds]
-        found = []
-        for at in np.flatnonzero(scores[begin:end] >= settings.threshold).tolist():
-            start, stop = whole_word(text, *spans[at])
-            # of the word, the first token that is not the model's choice
-            odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
-            competitor = texts[int(after["competitor_id"][begin + odd])].strip(" ")
-            results = [right for (low, high), right in steps if low <= start < high]
-            left, right = text[max(0, start - REACH) : start], text[stop : stop + REACH]
-            found.append(
-                Suspect(
-                    row=row,
-                    start=start + shift,
-                    end=stop + shift,
-                    text=text[start:stop],
-                    expected=results[0] if results else text[start : spans[odd][0]] + competitor,
-                    gap_before=round(float(before["gap"][begin + at]), 3),
-                    gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
-                    score=round(float(scores[begin + at]), 3),
-                    # whole words
-                    left=left if start <= REACH else left.partition(" ")[2] or left,
-                    right=right if stop + REACH >= len(text) else right.rpartition(" ")[0] or right,
-                    problem=str(rows[row].get("problem", "")),
-                )
-            )
-        # of several in one word or in touching ones only the worst
+        wrong = [step for step in arithmetic_steps(text) if not step.holds]
+        places = np.flatnonzero(is_low[begin:end])
         taken: list[Span] = []
-        for one in sorted(found, key=lambda one: (-one.score, one.start)):
-            if all(one.end < start or stop < one.start for start, stop in taken):
-                suspects.append(one)
-            taken.append((one.start, one.end))
-    return highest, sorted(suspects, key=lambda one: (-one.score, one.row, one.start))
+        for at in places[np.argsort(-scores[begin:end][places], kind="stable")].tolist():
+            start, stop = whole_word(text, *spans[at])
+            if all(stop < low or high < start for low, high in taken):
+                # of the word, the first token that is not the model's choice
+                odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
+                choice = text[start : spans[odd][0]] + texts[int(after["competitor_id"][begin + odd])].strip(" ")
+                results = [step.right for step in wrong if step.result[0] <= start < step.result[1]]
+                suspects.append(
+                    Suspect(
+                        row=row,
+                        start=start + shift,
+                        end=stop + shift,
+                        text=text[start:stop],
+                        expected=results[0] if results else choice,
+                        gap_before=round(float(before["gap"][begin + at]), 3),
+                        gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
+                        score=round(float(scores[begin + at]), 3),
+                        left=text[max(0, start - REACH) : start],
+                        right=text[stop : stop + REACH],
+                        problem=str(rows[row].get("problem", "")),
+                    )
+                )
+            taken.append((start, stop))
+    return sorted(suspects, key=lambda one: (-one.score, one.row, one.start))
 
 
 def text_and_spans(tokens: Sequence[str], *, is_ended: bool) -> tuple[str, list[Span]]:

@@ -290,8 +290,8 @@ def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
     A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
-    after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl and flagged.jsonl, and
-    report shows them; the data itself is never changed. Rerun the command to resume.
+    after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl, and report shows
+    it; the data itself is never changed. Rerun the command to resume.
 
     \b
     Examples:
@@ -303,8 +303,7 @@ def audit(settings: AuditSettings) -> Output:
     with Progress() as show:
         result = run_audit(settings, on_progress=show)
     flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
-    files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
-    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}")
+    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, columns_of, find_form, is_nothing
-from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file, stream_rows
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, known_rows
+from trimsft.data.load import DataConfig, choose, is_filled, load_rows, refuse, refuse_of_other_forms, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
@@ -191,13 +190,13 @@ class Encoder(TrlEncoder):
 
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
     """Return the first rows, in the columns of their form; refuse what cannot be rendered, before a model is loaded."""
-    form, known = as_known_rows(islice(rows, limit))
+    form, known = known_rows(islice(rows, limit))
     if not known:
         raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
     for number, row in enumerate(known):
-        for name in FORMS[form]:
-            if not is_text(row.get(name)) if form == PAIR else is_nothing(row.get(name)):
-                raise DataError(f"row {number} has no text as {name}", field="rows", value=row.get(name))
+        if not is_filled(form, row):
+            problem = f"row {number} has no text as {' or '.join(FORMS[form])}"
+            raise DataError(problem, field="rows", value=row)
     return known
 
 
@@ -229,21 +228,16 @@ def load_training_data(
     else:
         test_rows = load_rows(config, split="test") if with_eval else None
     is_pairs = find_form(columns_of(rows)) == PAIR
-    if not is_pairs:
-        names = ("template", "system_prompt", "benchmarks_dir")
-        config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
+    refuse_of_other_forms(config, is_pairs=is_pairs)
     if is_pairs:
-        config.refuse(("train_on",), "problems and solutions, whose prompts are always masked")
         require_masked_prompts(completion_only_loss)
-    if config.benchmarks_dir is not None:
-        rows = without_overlap(rows, config.benchmarks_dir, drop=config.drop_overlap)
     sets = list[Any]()
     for name, one in (("train", rows), ("eval", test_rows)):
         form = None if one is None else find_form(columns_of(one))
         if one is None or form == PAIR:
             sets.append(one if one is None else encode(one, tokenizer, config, with_roles=with_roles))
         elif {"image", "images"} & set(columns_of(one)):  # which TRL prepares
-            config.refuse(("train_on", "weights"), "rows with images")
+            refuse(config, ("train_on", "weights"), "rows with images")
             sets.append(one)
         else:
             train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
@@ -258,27 +252,6 @@ def require_masked_prompts(completion_only_loss: bool | None) -> None:
     if completion_only_loss is False:
         problem = "false has no effect on problems and solutions, whose prompts are always masked"
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
-
-
-def without_overlap(rows: Dataset, folder: str, *, drop: bool) -> Dataset:
-    """Count the training problems that equal one of a folder of benchmarks up to case and punctuation, or drop them."""
-
-    def bare(text: Any) -> str:
-        return re.sub(r"[\W_]+", "", text.lower()) if isinstance(text, str) else ""
-
-    problems, counts, inside = list(map(bare, rows["problem"])), [], set[int]()
-    for path in list_files(folder, field="benchmarks_dir"):
-        known = set(map(bare, read_file(path).column("problem"))) - {""}
-        if not known:
-            raise DataError(f'{path}: has no text in a field "problem"', field="benchmarks_dir")
-        places = [row for row, problem in enumerate(problems) if problem in known]
-        counts.append(f"{path.name.partition('.')[0]} {len(places):,}")
-        inside.update(places)
-    text = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({', '.join(counts)})"
-    (log.warning if inside else log.info)("overlap: %s; the first rows: %s", text, sorted(inside)[:5])
-    if drop and len(inside) == len(rows):
-        raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-    return rows.select(sorted(set(range(len(rows))) - inside)) if drop else rows
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = False) -> Any:

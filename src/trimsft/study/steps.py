@@ -268,7 +268,7 @@ def make_lab_rows(folder: StudyFolder, scale: Scale, seed: int) -> None:
 def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
     from trimsft.data.encode import checked_rows
-    from trimsft.data.load import load_rows, plain_rows, read_file
+    from trimsft.data.load import load_rows, plain_rows, read_records
 
     settings = training_settings(folder, scale, cell)
     if not folder.token_rows.exists():  # drawn once from the training data
@@ -281,7 +281,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
     rendering = {"template": settings.data.template, "system_prompt": settings.data.system_prompt}
     for name in ("max_length", "truncation_mode", "completion_only_loss"):
         rendering[name] = getattr(settings.args, name)
-    return checked_rows(read_file(folder.token_rows).records), rendering
+    return checked_rows(row for _, row in read_records(folder.token_rows)), rendering
 
 
 # ---- what is looked at before anything is run: each would otherwise fail in every cell, some after hours

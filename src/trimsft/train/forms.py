@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from trimsft.data.chat import check_chats, has_weights
 from trimsft.data.encode import TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
-from trimsft.data.formats import KNOWN, WEIGHT, as_known, columns_of, find_form, has_trl_form
+from trimsft.data.formats import KNOWN, WEIGHT, columns_of, find_form, has_trl_form, known_dataset
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import TrainOn
 from trimsft.errors import DataError
@@ -25,7 +25,7 @@ def known(rows: Any, args: Any, name: str) -> Any:
         raise DataError("has no rows", field=f"{name}_dataset")
     if hasattr(rows, "column_names") and {"image", "images"} & set(columns_of(rows)):
         _refuse_weights_of_images(rows, name)
-    return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
+    return known_dataset(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
 
 
 def _refuse_weights_of_images(rows: Any, name: str) -> None:
@@ -44,7 +44,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bo
     if _is_for_trl(rows, args):
         train_on: TrainOn = "assistant" if args.assistant_only_loss else "all"
         return _checked(rows, Encoder(tokenizer, train_on, args.completion_only_loss, with_roles=with_roles), name)
-    rows = as_known(rows, f"{name}_dataset")
+    rows = known_dataset(rows, f"{name}_dataset")
     if find_form(columns_of(rows)) is None:
         problem = f"has rows with the columns {', '.join(columns_of(rows))}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")

@@ -41,7 +41,7 @@ logger = logging.getLogger("trimsft")
 
 HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
-    "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
+    "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "project",
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id", "gradient_checkpointing",
     "low_memory", "push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_token",
 ])  # fmt: skip
