@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.weights.training import Pair
 from trimsft.data.encode import encode_pairs, encode_prompts, load_tokenizer
-from trimsft.data.load import read_records
+from trimsft.data.files import read_records
 from trimsft.data.templates import choose_template
 from trimsft.runs.files import written_beside
 

@@ -109,7 +109,7 @@ def test_suspects_are_placed_by_file_and_line(model, tmp_path, monkeypatch) -> N
         audit(quick(data, model))
     assert refused.value.remedy == ("drop_incomplete", True)
     result = audit(quick(data, model, drop_incomplete=True, limit=2, threshold=LOW))
-    assert {(one.row, one.place) for one in result.suspects} == {(1, "x.jsonl, line 2"), (2, "x.jsonl, line 3")}
+    assert {(one.row, one.place) for one in result.suspects} == {(0, "x.jsonl, line 2"), (1, "x.jsonl, line 3")}
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: datasets.Dataset.from_list(ROWS[:2]))
     result = audit(quick("someone/something", model, threshold=LOW, out=Path("hub")))
     assert {one.place for one in result.suspects} == {f"something (train), row {row}" for row in (0, 1)}

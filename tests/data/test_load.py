@@ -15,8 +15,9 @@ import pytest
 from datasets import Dataset
 
 from trimsft.data.encode import encode, load_training_data
+from trimsft.data.files import list_files, read_records
 from trimsft.data.formats import find_form
-from trimsft.data.load import DataConfig, list_files, load_rows, read_records
+from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import DataError, UsageError
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
@@ -72,7 +73,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
         ("a.json", b'[{"problem": "a"}, 3]', "a.json, item 2: must be an object with named fields, got int"),
         ("a.csv", b'problem,solution\n"a\nb",c\nd\n', "a.csv, line 4: has fewer cells than the header"),
         ("a.csv", b'problem,solution\na,b\n"c,d\n', "a.csv, line 2: not CSV"),
-        ("a.parquet", b"PAR1 not really", "a.parquet: not Parquet"),
+        ("a.parquet", b"PAR1 not really", "a.parquet: not usable Parquet"),
         ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .parquet"),
         ("half.jsonl.gz", gzip.compress(jsonl(PLAIN * 99))[:-20], "half.jsonl.gz: cannot be read"),
     ],

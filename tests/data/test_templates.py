@@ -24,10 +24,6 @@ ASK = "Please reason step by step, and put your final answer within \\boxed{}."
             f"<|im_start|>user\nIs {{0}} 1%s?\n{ASK}<|im_end|>\n<|im_start|>assistant\n",
         ),
         (
-            "qwen25-math-cot",
-            f"<|im_start|>system\n{ASK}<|im_end|>\n<|im_start|>user\nIs {{0}} 1%s?<|im_end|>\n<|im_start|>assistant\n",
-        ),
-        (
             "llama-base-boxed",
             "<|start_header_id|>system<|end_header_id|>\n\nYou are a helpful assistant.<|end_of_text|>\n"
             f"<|start_header_id|>user<|end_header_id|>\n\nIs {{0}} 1%s?\n{ASK}<|end_of_text|>\n"

@@ -91,7 +91,7 @@ def test_several_models_and_a_sample(folder, phi, data) -> None:
             "--max-length: leaves no token to train on in any row",
         ),
         ("--data chat.jsonl", "model: its tokenizer has no chat template, which rows of messages need; take a model"),
-        ("--data chat.jsonl --template plain", "--template: has no effect on rows without problem and solution (chat"),
+        ("--data chat.jsonl --template plain", "--template: has no effect on data without 'problem' and"),
         ("--data rows.jsonl --train-on last", "--train-on: has no effect on problems and solutions"),
     ],
 )

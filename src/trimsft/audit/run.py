@@ -62,7 +62,7 @@ class AuditSettings(RowSettings):
 class Suspect:
     """A span of a solution that looks wrong."""
 
-    row: int  # of the data, from 0
+    row: int  # of those that were audited, from 0
     place: str = ""  # file and line, for a person to open
     start: int  # characters of the solution, or of the trained text of another form; at the end of it the span is empty
     end: int
@@ -105,7 +105,7 @@ class AuditResult(Tabular):
 
     @property
     def flagged(self) -> list[int]:
-        """The rows with a suspect, by their number in the data, from 0."""
+        """The rows with a suspect, by their number."""
         return sorted({one.row for one in self.suspects})
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,10 +151,8 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
         folder.write_manifest(**environment(), model={"name": settings.model}, finished=None)
         measure(folder, rows, settings, on_progress)
         gaps = read_gaps(folder, settings, len(rows))
-        suspects = [
-            replace(one, row=loaded.numbers[one.row], place=Path(loaded.places[one.row]).name)
-            for one in find_suspects(folder, gaps, rows, tokenizer, settings)
-        ]
+        found = find_suspects(folder, gaps, rows, tokenizer, settings)
+        suspects = [replace(one, place=Path(loaded.places[one.row]).name) for one in found]
         lines = (json.dumps(asdict(one)) + "\n" for one in suspects)
         write_whole(folder.suspects_path, "".join(lines).encode())
         folder.mark_finished()

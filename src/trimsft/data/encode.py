@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, known_rows
-from trimsft.data.load import DataConfig, choose, is_filled, load_rows, refuse, refuse_of_other_forms, stream_rows
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, is_filled, known_rows
+from trimsft.data.load import DataConfig, choose, load_rows, refuse, refuse_of_other_forms, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
@@ -42,15 +42,9 @@ TOKEN_ROLES = "token_roles"
 
 def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Return the token ids of texts, with nothing added and nothing cut."""
-    encoding = tokenizer(
-        list(texts),
-        add_special_tokens=False,
-        padding=False,
-        truncation=False,  # said aloud, because a tokenizer file may carry its own
-        return_attention_mask=False,
-        verbose=False,
-    )
-    ids: list[list[int]] = encoding["input_ids"]
+    # said aloud, because a tokenizer file may carry its own
+    options = {"add_special_tokens": False, "padding": False, "truncation": False, "verbose": False}
+    ids: list[list[int]] = tokenizer(list(texts), **options)["input_ids"]
     return ids
 
 
@@ -140,17 +134,14 @@ class Encoder(TrlEncoder):
         if self.template is None:
             return [self.encode(row) for row in rows]
         problems, solutions = ([row[name] for row in rows] for name in FORMS[PAIR])
+        encoded = []
         pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
-        return [
-            (prompt + completion, self._weights_of_pair(row, prompt, completion))
-            for row, (prompt, completion) in zip(rows, pairs, strict=True)
-        ]
-
-    def _weights_of_pair(self, row: Mapping[str, Any], prompt: list[int], completion: list[int]) -> Weights:
-        weights = np.repeat([0.0, 1.0], [len(prompt), len(completion)])
-        if self.rules:
-            weights = self.apply_rules(self._text_of_pair(row, prompt + completion), weights > 0, weights)
-        return weights * as_weight(row.get(WEIGHT), WEIGHT)
+        for row, (prompt, completion) in zip(rows, pairs, strict=True):
+            ids, weights = prompt + completion, np.repeat([0.0, 1.0], [len(prompt), len(completion)])
+            if self.rules:
+                weights = self.apply_rules(self._text_of_pair(row, ids), weights > 0, weights)
+            encoded.append((ids, weights * as_weight(row.get(WEIGHT), WEIGHT)))
+        return encoded
 
     def _text_of_pair(self, row: Mapping[str, Any], ids: list[int]) -> RowText:
         """Return the text of a problem and its solution, and where its tokens end in it."""
@@ -217,34 +208,32 @@ def load_training_data(
     Of messages the assistant's turns are trained, unless `train_on` says otherwise.
     """
     rows: Any = stream_rows(config) if config.streaming else load_rows(config, split="train")
+    test_rows = None
     if config.eval_split is not None:
         if not with_eval:
             raise DataError("has no effect without eval_strategy", field="eval_split", value=config.eval_split)
         held_out = set(choose(range(len(rows)), round(config.eval_split * len(rows)), config.sample_seed))
         if not 0 < len(held_out) < len(rows):
             raise DataError(f"leaves no rows of {len(rows):,}", field="eval_split", value=config.eval_split)
-        test_rows: Dataset | None = rows.select(sorted(held_out))
+        test_rows = rows.select(sorted(held_out))
         rows = rows.select([row for row in range(len(rows)) if row not in held_out])
-    else:
-        test_rows = load_rows(config, split="test") if with_eval else None
-    is_pairs = find_form(columns_of(rows)) == PAIR
-    refuse_of_other_forms(config, is_pairs=is_pairs)
-    if is_pairs:
-        require_masked_prompts(completion_only_loss)
-    sets = list[Any]()
-    for name, one in (("train", rows), ("eval", test_rows)):
-        form = None if one is None else find_form(columns_of(one))
-        if one is None or form == PAIR:
-            sets.append(one if one is None else encode(one, tokenizer, config, with_roles=with_roles))
-        elif {"image", "images"} & set(columns_of(one)):  # which TRL prepares
+    elif with_eval:
+        test_rows = load_rows(config, split="test")
+    refuse_of_other_forms(config, is_pairs=find_form(columns_of(rows)) == PAIR)
+
+    def prepared(one: Any, name: str) -> Any:
+        form = find_form(columns_of(one))
+        if form == PAIR:
+            require_masked_prompts(completion_only_loss)
+            return encode(one, tokenizer, config, with_roles=with_roles)
+        if {"image", "images"} & set(columns_of(one)):  # which TRL prepares
             refuse(config, ("train_on", "weights"), "rows with images")
-            sets.append(one)
-        else:
-            train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
-            rules = rules_of(config.weights, train_on)
-            encoder = Encoder(tokenizer, train_on, completion_only_loss, rules, with_roles)
-            sets.append(tokenise(one, encoder, f"{name} data"))
-    return sets[0], sets[1]
+            return one
+        train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
+        rules = rules_of(config.weights, train_on)
+        return tokenise(one, Encoder(tokenizer, train_on, completion_only_loss, rules, with_roles), f"{name} data")
+
+    return prepared(rows, "train"), None if test_rows is None else prepared(test_rows, "eval")
 
 
 def require_masked_prompts(completion_only_loss: bool | None) -> None:
@@ -273,42 +262,39 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
         check_chats(rows.take(1) if is_stream else rows.with_format(None), encoder, where)
     # of a stream no row is known before; roles go beside weights
     may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
+    kinds: dict[str, Any] = dict.fromkeys(("input_ids", "labels"), List(Value("int32")))
+    kinds |= {TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {}
+    kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
 
     def as_columns(batch: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         names = list(batch)  # of a stream, more than its first row has
         given = [dict(zip(names, one, strict=True)) for one in zip(*(batch[name] for name in names), strict=True)]
         if encoder.template is None:
-            places = [f"{where}, row {number}" for number in numbers]
-            encoded = [at(place, encoder.encode, row) for place, row in zip(places, given, strict=True)]
+            placed = zip(numbers, given, strict=True)
+            encoded = [at(f"{where}, row {number}", encoder.encode, row) for number, row in placed]
         else:
             encoded = encoder.encode_rows(given)
-        labels = [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded]
-        made: dict[str, list[Any]] = {"input_ids": [ids for ids, _ in encoded], "labels": labels}
-        if may_weigh:
-            made[TOKEN_WEIGHTS] = [weights.tolist() for _, weights in encoded]
+        made = {
+            "input_ids": [ids for ids, _ in encoded],
+            "labels": [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded],
+            TOKEN_WEIGHTS: [weights.tolist() for _, weights in encoded],
+        }
         if encoder.with_roles:
             made[TOKEN_ROLES] = [encoder.roles(row, ids).tolist() for row, (ids, _) in zip(given, encoded, strict=True)]
-        return made
+        return {name: made[name] for name in kinds}
 
-    ids, options = List(Value("int32")), dict[str, Any]()
-    if not is_stream:  # the cache's key would not see that this code has changed
-        options = {"load_from_cache_file": False, "desc": "Tokenising"}
-    kinds = {"input_ids": ids, "labels": ids} | ({TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {})
-    kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
-    made = rows.map(
-        as_columns, batched=True, with_indices=True, remove_columns=columns, features=Features(kinds), **options
-    )
+    # the cache's key would not see that this code has changed
+    options: dict[str, Any] = {} if is_stream else {"load_from_cache_file": False, "desc": "Tokenising"}
+    options |= {"batched": True, "with_indices": True, "remove_columns": columns, "features": Features(kinds)}
+    made = rows.map(as_columns, **options)
     if is_stream:
         return made.select_columns(list(kinds))
     unused = [str(rule) for rule in encoder.rules if rule not in encoder.used and rule not in OF_TEMPLATES]
     if unused:
         raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
-    if (
-        may_weigh
-        and not encoder.with_roles
-        and all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
-    ):
-        made = made.remove_columns(TOKEN_WEIGHTS)
+    if may_weigh and not encoder.with_roles:
+        is_plain = all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
+        return made.remove_columns(TOKEN_WEIGHTS) if is_plain else made
     return made
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trimsft.data.files import is_text
 from trimsft.errors import DataError
 
 if TYPE_CHECKING:
@@ -70,9 +71,10 @@ def has_trl_form(columns: Collection[str]) -> bool:
     return any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
 
 
-def is_nothing(value: Any) -> bool:
-    """Return whether a column is not filled."""
-    return value is None or (isinstance(value, str | list) and len(value) == 0)
+def is_filled(form: str, row: Mapping[str, Any]) -> bool:
+    """Return whether a row has what its form needs."""
+    values = [row.get(name) for name in FORMS[form]]
+    return all(map(is_text, values)) if form == PAIR else not any(value in (None, "", []) for value in values)
 
 
 # ---- conversion

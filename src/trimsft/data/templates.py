@@ -3,8 +3,8 @@
 The published recipe (the DFT code that the paper follows, read at commit e153181) trains on the bare problem as the
 only message of the tokenizer's own chat template, whose default system message stays (for Qwen2.5-Math it is
 `SYSTEM_PROMPT`, which gives other models the same instruction). It evaluates with other, fixed texts, the instruction
-at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `qwen25-math-cot` is the text
-published for Qwen2.5-Math's instruction models; `plain` is ours, for base models without a chat template.
+at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `plain` is ours, for base models
+without a chat template.
 """
 
 from __future__ import annotations
@@ -107,11 +107,6 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
     "qwen-boxed": TextTemplate(
         f"<|im_start|>system\n{_ASSISTANT}<|im_end|>\n<|im_start|>user\n",
         f"\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>assistant\n",
-        end="<|im_end|>",
-    ),
-    "qwen25-math-cot": TextTemplate(
-        f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n",
-        "<|im_end|>\n<|im_start|>assistant\n",
         end="<|im_end|>",
     ),
     "llama-base-boxed": TextTemplate(

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.load import is_text, read_records
+from trimsft.data.files import is_text, read_records
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS

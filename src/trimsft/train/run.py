@@ -24,7 +24,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
-from trimsft.data.load import list_files
+from trimsft.data.files import list_files
 from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
