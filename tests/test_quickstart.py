@@ -74,19 +74,15 @@ def test_a_second_call_repeats_nothing(finished: tuple[Path, str, str], monkeypa
 
 @pytest.mark.usefixtures("inline")
 def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> Path:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("trimsft.evaluate.scores.load_run", lambda path, tiers: [])
-    monkeypatch.setattr("trimsft.report.page.build.write_report", refuse)
+    monkeypatch.setattr("trimsft.quickstart.load_run", lambda path, tiers: [])
+    monkeypatch.setattr("trimsft.report.page.build.write_report", lambda *_, **__: None)
     (tmp_path / "sft").touch()  # where a run directory belongs
     outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
-    run, report = outcome.failures()
+    (run,) = outcome.failures()
     assert run.startswith(f"SFT: {tmp_path / 'sft'}: cannot be used as a run directory")
     assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; rerun the command to try it again")
-    assert report == f"report.html: no space left; the run directories in {tmp_path} are whole"
     record = json.loads((tmp_path / "quickstart.json").read_text())
-    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft", "report"}
+    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft"}
 
 
 def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tmp_path: Path) -> None:
@@ -133,7 +129,6 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
         ({"sft": (7, 1.0), "trim": (4, 1.0)}, "TrimSFT is below SFT at temperature 1: 50.0 against 87.5, -37.5"),
         ({"sft": (6, 1.0), "trim": (6, 1.0)}, "TrimSFT shows no significant difference from SFT at temperature 1"),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, "TrimSFT is below SFT with greedy decoding"),
-        ({"sft": (5, 1.0), "dft": (7, 1.0), "trim": (6, 1.0)}, "The highest at temperature 1 is DFT: 87.5."),
     ],
 )
 def test_what_it_says_is_what_the_scores_are(solved: dict[str, tuple[int, float]], said: str) -> None:

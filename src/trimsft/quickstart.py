@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from trimsft import lab
-from trimsft.errors import one_line
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
-from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
+from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, macro
 from trimsft.lab.task import LONG, TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
@@ -149,33 +148,29 @@ class QuickstartOutcome:
     cells: Outcome
     scores: dict[str, list[BenchmarkScore]]  # by objective, the base first; of each run that could be scored
     report: Path | None = None
-    report_error: str = ""
     total_seconds: float = 0.0
     comparisons: dict[str, list[Comparison]] = field(default_factory=dict)  # by metric, each run against SFT
 
     def compare(self, **options: Any) -> None:
         """Hold each run against SFT: sampled at temperature 1, greedily, and where SFT is right most often."""
-        others = {method_name(name): scores for name, scores in self.scores.items() if name != BASELINE}
+        name = method_name(BASELINE)
+        others = {method_name(one): scores for one, scores in self.scores.items() if one != BASELINE}
         if baseline := self.scores.get(BASELINE):
             for metric in (SAMPLED, GREEDY, _best_metric(baseline)):
-                self.comparisons[metric] = compare_runs(
-                    baseline, others, [metric], name=method_name(BASELINE), **options
-                )
+                self.comparisons[metric] = compare_runs(baseline, others, [metric], name=name, **options)
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""
-        whole = f"report.html: {self.report_error}; the run directories in {self.cells.folder.out} are whole"
-        return [*self.cells.failures(lambda cell: method_name(cell.objective)), *([whole] if self.report_error else [])]
+        return self.cells.failures(lambda cell: method_name(cell.objective))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of quickstart.json."""
-        failures = {cell.objective: error for cell, error in self.cells.failed.items()}
         seconds: dict[str, Any] = {cell.objective: steps for cell, steps in self.cells.seconds.items()}
         return {
             "settings": self.settings.as_dict(),
             "scores": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
             "against_sft": {name: [one.as_dict() for one in made] for name, made in self.comparisons.items()},
-            "failures": failures | ({"report": self.report_error} if self.report_error else {}),
+            "failures": {cell.objective: error for cell, error in self.cells.failed.items()},
             "seconds": seconds | {"total": self.total_seconds},
             "report": None if self.report is None else str(self.report),
         }
@@ -183,7 +178,6 @@ class QuickstartOutcome:
 
 def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) -> QuickstartOutcome:
     """Do what is missing; raises `RunError` where the folder holds another quickstart."""
-    from trimsft.evaluate.scores import load_run
     from trimsft.report.page.build import write_report
 
     began, folder, scale = time.monotonic(), settings.folder(), settings.to_scale()
@@ -192,19 +186,14 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     outcome = QuickstartOutcome(settings, cells, {name: load_run(run, settings.tiers) for name, run in runs.items()})
     outcome.compare()
     if runs:
-        try:
-            outcome.report = write_report(
-                folder.out / "report.html",
-                {method_name(name): run for name, run in runs.items()},
-                title="TrimSFT quickstart",
-                settings={
-                    "command": f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}",
-                    **settings.as_dict(),
-                },
-                objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
-            )
-        except Exception as failure:  # the table is worth showing without it
-            outcome.report_error = one_line(failure)
+        command = f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}"
+        outcome.report = write_report(
+            folder.out / "report.html",
+            {method_name(name): run for name, run in runs.items()},
+            title="TrimSFT quickstart",
+            settings={"command": command, **settings.as_dict()},
+            objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
+        )
     outcome.total_seconds = time.monotonic() - began
     write_whole(folder.out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
     return outcome
@@ -217,8 +206,6 @@ GREEDY, SAMPLED = "greedy", "average"
 
 def headline(settings: QuickstartSettings, cell: Cell) -> str:
     """Return one number of a run that is done."""
-    from trimsft.evaluate.scores import load_run
-
     mean = macro(load_run(settings.folder().run(cell), settings.tiers), SAMPLED).value
     return f"average@{settings.samples} {100 * mean:.1f}"
 
@@ -249,8 +236,7 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
     for metric, comparisons in outcome.comparisons.items():
         place = places.get(metric, f"where SFT is best, at temperature {metric.removeprefix('T=')}")
         means = [one for one in comparisons if one.benchmark == (LONG if outcome.settings.long else AVERAGE)]
-        named = [one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)]
-        for one in named:
+        for one in (one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)):
             verb = "is above" if one.difference.value > 0 else "is below"
             verb = verb if one.significant else "shows no significant difference from"
             change, low, high = (100 * end for end in (one.difference.value, one.difference.low, one.difference.high))
@@ -258,7 +244,4 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
                 f"{one.candidate} {verb} {one.baseline} {place}: {100 * one.after:.1f} against {100 * one.before:.1f}, "
                 f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}."
             )
-        highest = max(means, key=lambda one: one.after, default=None)
-        if highest is not None and highest not in named:
-            sentences.append(f"The highest {place} is {highest.candidate}: {100 * highest.after:.1f}.")
     return sentences

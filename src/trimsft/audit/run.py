@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.data.load import RowSettings
-from trimsft.data.visible import visible
+from trimsft.data.visible import single_line
 from trimsft.options import option
 from trimsft.runs import JsonLines, RunDirectory, environment, find_weights, write_whole
 from trimsft.runs.parsing import checked
@@ -68,8 +68,7 @@ class Suspect:
     end: int
     text: str
     expected: str
-    """The right result where the span is that of a wrong step such as 7 + 5 = 13; else what the model would have
-    written: the span up to its worst token, then the model's own choice."""
+    """The right result of a wrong step such as 7 + 5 = 13; else the span as the model would have written it."""
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
     score: float  # of the worst token, see `trimsft.audit.suspects`
@@ -121,16 +120,13 @@ class AuditResult(Tabular):
     @property
     def tables(self) -> list[Table]:
         """The worst suspects."""
-
-        def shown(text: str) -> str:
-            return visible(text).replace("\n", "↵").replace("\t", "⇥")
-
         rows = []
         for one in self.suspects[:20]:
             numbers = (one.gap_before, one.gap_after, one.score)
             gaps = (Cell("" if number is None else f"{number:.1f}", data=number) for number in numbers)
-            written = f"{shown(one.left)[-16:]}[{shown(one.text)[:10] or 'end'}]{shown(one.right)[:6]}"
-            rows.append((Cell(str(one.row)), *gaps, Cell(shown(one.expected)[:10]), Cell(written)))
+            left, text, right, expected = map(single_line, (one.left, one.text, one.right, one.expected))
+            written = f"{left[-16:]}[{text[:10] or 'end'}]{right[:6]}"
+            rows.append((Cell(str(one.row)), *gaps, Cell(expected[:10]), Cell(written)))
         return [Table("", ("row", "before", "after", "score", "expected", "written"), tuple(rows), left=(4, 5))]
 
 

@@ -1,7 +1,6 @@
 """The offline default: a procedural arithmetic task, and a small base model shipped with the package.
 
 lab.base_model_path()                                     # a model folder like any other
-lab.write_benchmark(Path("lab-easy.jsonl"), "lab-easy")   # problems and answers
 lab.write_training(Path("train.jsonl"), FineTuning(slip_rate=0.08))
 """
 

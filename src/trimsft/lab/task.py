@@ -67,12 +67,11 @@ class Tier:
     story_share: float  # share of word problems; the others are bare chains
 
 
-TIERS = {
+TIERS = {  # those of the base's own training
     "lab-easy": Tier(2, 2, 50, 20, story_share=0.25),
     "lab-medium": Tier(3, 3, 99, 50, story_share=0.5),
     "lab-hard": Tier(4, 5, 199, 99, story_share=0.75),
 }
-"""Those of the base's own training."""
 LONG = "lab-long"
 ALL_TIERS = TIERS | {LONG: Tier(7, 8, 99, 50, story_share=0.25)}  # chains longer than any that the base has seen
 
