@@ -210,21 +210,16 @@ def test_a_turn_that_is_switched_off_is_masked(switch: Row, place: int, tmp_path
     assert (on[1], off[1]) == (one + two, {2: two, 4: one}[place])
 
 
-def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("only", [False, True])
+def test_a_switch_in_every_form_and_on_every_way(only: bool, tmp_path: Path) -> None:
     answers = [turn("user"), {**ANSWERS[0], "weight": 0}, turn("user"), {**ANSWERS[1], "weight": 1}]
-    spoken = [
-        {"from": m["role"], "value": m["content"], **{k: v for k, v in m.items() if k == "weight"}} for m in answers
-    ]
-    forms = [{"messages": answers}, {"conversations": spoken}, {"prompt": answers[:1], "completion": answers[1:]}]
-    for number, row in enumerate(forms):
-        for only in (False, True) if "prompt" in row else (True,):
-            rows = load_rows(local(tmp_path, [row]))
-            stream = IterableDataset.from_generator(lambda rows=rows: iter(rows))
-            for given in (rows, [row], stream):
-                steps = {} if isinstance(given, Dataset | list) else {"max_steps": 1}
-                trained = texts(given, tmp_path, assistant_only_loss=only, **steps)[0][1]
-                assert "one" not in trained and "two<|im_end|>" in trained, number
-                assert ("Hi" in trained) != only
+    row = {"prompt": answers[:1], "completion": answers[1:]}
+    for given in [spoken({"messages": answers})] if only else [row, load_rows(local(tmp_path, [row]))[0]]:
+        for rows in ([given], IterableDataset.from_generator(lambda given=given: iter([given]))):
+            steps = {} if isinstance(rows, list) else {"max_steps": 1}
+            trained = texts(rows, tmp_path, assistant_only_loss=only, **steps)[0][1]
+            assert "one" not in trained and "two<|im_end|>" in trained
+            assert ("Hi" in trained) != only
 
 
 PART = {"type": "text", "text": "x", "weight": 0.5}
@@ -302,35 +297,28 @@ def test_tools_need_a_template_that_knows_them(row: Row, template: str, says: st
 
 
 def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
-    line = "data: turns of system and user are trained, too; --train_on assistant trains the assistant's only"
-    folder, rows = make_folder(tmp_path / "model", chat=QWEN), [chat(), chat()]
-    data = write(tmp_path / "a.jsonl", rows)
+    line = "turns of system and user are trained, too; --train_on assistant trains the assistant's only"
+    rows, data = [chat(), chat()], write(tmp_path / "a.jsonl", [chat(), chat()])
     silent = {"prompt": chat()["messages"][:4], "completion": chat()["messages"][4:]}
+    off = [{**turn, "weight": int(turn["role"] == "assistant")} for turn in chat()["messages"]]
 
-    def said() -> list[str]:
-        lines = [record.getMessage() for record in caplog.records if "are trained, too" in record.getMessage()]
+    def said(act: Callable[[], Any]) -> list[str]:
         caplog.clear()
-        return lines
+        with caplog.at_level(logging.INFO, logger="trimsft"):
+            act()
+        return [one.getMessage() for one in caplog.records if "are trained, too" in one.getMessage()]
 
-    with caplog.at_level(logging.INFO, logger="trimsft"):
-        trainer_of(rows, tmp_path)
-        assert said() == [f"train {line}"]
-        trainer_of(IterableDataset.from_generator(lambda: iter(rows)), tmp_path, max_steps=1)
-        assert said() == [f"train {line}"]
-        trainer_of([{**row, "weight": 0.5} for row in rows], tmp_path)
-        assert said() == [f"train {line}"]
-        trainer_of([silent], tmp_path, completion_only_loss=False)
-        assert said() == [f"train {line}"]
-        trainer_of([silent], tmp_path)
-        trainer_of(rows, tmp_path, assistant_only_loss=True)
-        off = [{**turn, "weight": int(turn["role"] == "assistant")} for turn in chat()["messages"]]
-        trainer_of([{"messages": off}], tmp_path)
-        assert said() == []
-        write_token_table(folder, rows, tmp_path / "t.parquet", device="cpu")
-        assert said() == []  # the command's own default is the assistant
-        options = {"training": False, "device": "cpu", "train_on": "all"}
-        audit(AuditSettings(data=data, model=str(folder), out=tmp_path / "audit", **options))
-        assert said() == [line]
-        monkeypatch.setenv("RANK", "1")
-        trainer_of(rows, tmp_path)
-        assert said() == []
+    stream = IterableDataset.from_generator(lambda: iter(rows))
+    assert said(lambda: trainer_of(rows, tmp_path)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of(stream, tmp_path, max_steps=1)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of([silent], tmp_path, completion_only_loss=False)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of([silent], tmp_path)) == []
+    assert said(lambda: trainer_of(rows, tmp_path, assistant_only_loss=True)) == []
+    assert said(lambda: trainer_of([{"messages": off}], tmp_path)) == []
+    model = str(make_folder(tmp_path / "model", chat=QWEN))
+    settings = AuditSettings(
+        data=data, model=model, out=tmp_path / "audit", training=False, device="cpu", train_on="all"
+    )
+    assert said(lambda: audit(settings)) == [f"data: {line}"]
+    monkeypatch.setenv("RANK", "1")
+    assert said(lambda: trainer_of(rows, tmp_path)) == []

@@ -49,11 +49,11 @@ def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start
     assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
 
 
-def test_eos_is_trained_once_and_spaces_stay() -> None:
+@pytest.mark.parametrize("solution", ["It is 2.", "It is 2.<eos>\n", "It is 2.<eos> <eos>", "  two \n"])
+def test_eos_is_trained_once_and_spaces_stay(solution: str) -> None:
     tokenizer = make_tokenizer(chat=CHAT)
-    for solution in ("It is 2.", "It is 2.<eos>\n", "It is 2.<eos> <eos>"):
-        assert split(tokenizer, one(tokenizer, solution=solution))[1] == "It is 2.<eos>"
-    assert split(tokenizer, one(tokenizer, solution="  two \n"))[1] == "  two \n<eos>"
+    text = solution if "two" in solution else "It is 2."
+    assert split(tokenizer, one(tokenizer, solution=solution))[1] == f"{text}<eos>"
 
 
 def test_tokenizers_that_add_cut_and_pad_and_one_without_eos() -> None:
@@ -153,8 +153,3 @@ def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthR
 @given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
 def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
     assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
-
-
-def test_a_row_has_as_many_labels_as_tokens() -> None:
-    with pytest.raises(DataError, match="differ in length"):
-        measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)

@@ -91,6 +91,3 @@ def test_weights_of_rows_with_images_are_refused(processor: Any, tmp_path: Path)
     for rows in ([{**row, "weight": 0.5} for row in ROWS], [{**ROWS[0], "messages": messages}]):
         with pytest.raises(DataError, match="train_dataset: weights of rows with images are not read; remove them"):
             trainer_of(TrimSFTTrainer, processor, tmp_path, Dataset.from_list(rows))
-    for option in ({"packing": True}, {"padding_free": True}):
-        with pytest.raises(ValueError, match="not supported for vision datasets"):
-            trainer_of(TrimSFTTrainer, processor, tmp_path, Dataset.from_list(ROWS), **option)
