@@ -1,4 +1,4 @@
-"""Loading: what is read from each kind of file and from the hub, what forms become, and what bad data is told."""
+"""Loading: what is read from files and from the hub, what forms become, and what bad data is told."""
 
 import contextlib
 import gzip
@@ -100,7 +100,7 @@ def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.csv", "r.parquet", "r.jsonl.gz"])
 def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    rows: list[dict[str, Any]] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
+    rows: list[Any] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
     content = {"jsonl": jsonl(rows), "json": json.dumps(rows).encode(), "csv": b"problem,solution\na,b\n" * 5}
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
     content["parquet"] = (tmp_path / "whole.parquet").read_bytes()
@@ -128,8 +128,8 @@ TRL_ROWS = [{"messages": MESSAGES}, {"prompt": "a", "completion": "b"}, {"text":
         (ROWS, {"eval_split": 1.0}, "eval_split: must be between 0 and 1"),
         (ROWS, {"eval_split": 0.1}, "eval_split: has no effect without eval_strategy"),
         (ROWS, {"dataset_revision": "b"}, "dataset_revision: has no effect on local data"),
-        ([{"q": "1", "a": "2"}], {}, "problem_column: .* no column 'problem' or 'solution', it has q, a; name"),
-        (TRL_ROWS[:1], {"problem_column": "query"}, "problem_column: .* has no column 'query' .*, it has messages"),
+        ([{"q": "1", "a": "2"}], {}, "problem_column: .* no column 'problem' or 'solution', it has q, a"),
+        (TRL_ROWS[:1], {"problem_column": "query"}, "problem_column: .* no column 'query' .*, it has messages"),
         ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without 'problem'"),
         ([{"text": "a"}, {"text": ""}], {}, r"train\.jsonl, line 2: 'text' is missing or blank"),
         ([{"text": 10**30}], {}, "rows do not fit into one table"),
@@ -187,7 +187,7 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(tmp_path: Path, monk
         with pytest.raises(DataError, match="no such file or folder"):
             load_rows(DataConfig(dataset_name=name))
     write(tmp_path / "train.jsonl", ROWS)
-    with pytest.raises(DataError, match=r"dataset_name: no such file, got 'train\.jsnl'; did you mean 'train\.jsonl'"):
+    with pytest.raises(DataError, match=r"no such file, got 'train\.jsnl'; did you mean 'train\.jsonl'"):
         load_rows(DataConfig(dataset_name="train.jsnl"))
 
 
@@ -197,7 +197,7 @@ def test_files_are_mixed_by_shares(tmp_path: Path) -> None:
     for shares, counts in (((0.5, 0.5), (8, 8)), ((3, 1), (8, 3)), ((0.2, 0.8), (5, 20))):
         name = f"{one}:{shares[0]}, {other}:{shares[1]}"
         problems = load_rows(DataConfig(dataset_name=name))["problem"][:]
-        assert (sum(text.startswith("What") for text in problems), sum(text[0] == "b" for text in problems)) == counts
+        assert tuple([text[0] for text in problems].count(letter) for letter in "Wb") == counts
         assert problems == load_rows(DataConfig(dataset_name=name))["problem"][:]
     for name, says in ((f"{one}:0.5,{other}", "needs a share above 0"), (f"{tmp_path}:1", "and none for a folder")):
         with pytest.raises(DataError, match=says):
@@ -210,7 +210,8 @@ def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
     sets = load_training_data(config, tokenizer, with_eval=True)
     texts = [[tokenizer.decode(row["input_ids"]) for row in one] for one in sets if one is not None]
     assert [len(one) for one in texts] == [6, 2] and len({*texts[0], *texts[1]}) == 8
-    assert load_training_data(config, tokenizer, with_eval=True)[1].to_list() == sets[1].to_list()  # the same again
+    again = load_training_data(config, tokenizer, with_eval=True)
+    assert again[1].to_list() == sets[1].to_list()
     with pytest.raises(DataError, match="eval_split: leaves no rows of 8"):
         load_training_data(local(tmp_path, eval_split=0.01), tokenizer, with_eval=True)
 
@@ -298,12 +299,12 @@ def test_what_a_template_is_told_stays_with_a_chat_of_others(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"conversations": [{"from": "bird", "value": "x"}]}, r"line 3: a turn of conversations must have 'from'"),
-        ({"conversations": [{"from": "human", "value": None}]}, r"line 3: a turn of conversations .* and 'value', a"),
-        ({"conversations": [{"from": "human", "value": "x"}], "images": ["x"]}, "line 3: 'images' is not read in this"),
-        ({"conversations": []}, r"line 3: 'conversations' is missing or blank"),
+        ({"conversations": [{"from": "bird", "value": "x"}]}, "a turn of conversations must have 'from'"),
+        ({"conversations": [{"from": "human", "value": None}]}, "a turn of conversations .* and 'value', a"),
+        ({"conversations": [{"from": "human", "value": "x"}], "images": ["x"]}, "'images' is not read in this"),
+        ({"conversations": []}, "'conversations' is missing or blank"),
     ],
 )
 def test_chats_that_cannot_be_read(bad: dict[str, Any], says: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=f"line 3: {says}"):
         load_rows(local(tmp_path, [*SHAREGPT, bad]))

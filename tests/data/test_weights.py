@@ -24,6 +24,8 @@ from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, UsageError
 from trimsft.train import TrimSFTTrainer
 
+TURNS = [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]
+TWO_ANSWERS = {"messages": TURNS}
 THINKS = "<think>so 4</think>It is \\boxed{\\frac{4}{1}}, 4."
 
 
@@ -52,9 +54,8 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
     tokenizer = make_tokenizer(chat=template, special=SPECIAL)
     rules = parse_weights(weights)
     if "problem" in row:
-        ids, values = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer)).encode_rows([row])[
-            0
-        ]
+        encoder = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer))
+        ids, values = encoder.encode_rows([row])[0]
     else:
         ids, values = TrlEncoder(tokenizer, rules=rules, **options).encode(row)
     borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(ids)]
@@ -93,7 +94,7 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
 
 
 def test_roles_and_turns() -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    row = TWO_ANSWERS
     ask, one, two = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant", "\none<|im_end|>\n", "\ntwo<|im_end|>\n"
     first = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
     by_prompt = weighed("prompt=0.1", row, train_on="assistant")
@@ -176,7 +177,7 @@ def trained_of(path: Path, row: Any, template: str, **options: Any) -> str:
 
 @pytest.mark.parametrize("template", ENDS)
 def test_the_command_trains_the_assistant(template: str, tmp_path: Path) -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    row = TWO_ANSWERS
     mark = "<｜Assistant｜>" if template == "deepseekv3" else ""  # noqa: RUF001  TRL has it trained
     for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
         wanted = "".join(mark + answer + ENDS[template] for answer in answers)
@@ -194,12 +195,12 @@ def test_thoughts_that_templates_write_or_drop_are_masked(tmp_path: Path) -> Non
     bare = {"messages": [turn("user", "a"), turn("assistant", "one")]}
     assert trained_of(tmp_path, bare, "qwen3", weights="empty_thinking=1") == f"<think></think>one{end}"
     assert trained_of(tmp_path, bare, "qwen3") == f"one{end}"
-    # a template that is not known, and forgets: its answers stand elsewhere where others follow, but for the last
-    says = r"writes message 1 differently where others follow.*train the last turn alone, take a template that marks"
+    # a template that forgets: its answers stand elsewhere where others follow, but for the last
+    says = "writes message 1 differently where others follow.*train the last turn alone"
     with pytest.raises(DataError, match=says):
         trained_of(tmp_path, row, FORGETS)
     assert trained_of(tmp_path, row, FORGETS, train_on="last") == f"<think>whytwo</think>two{end}"
-    with pytest.raises(DataError, match="message 1: the chat template of the model leaves '<think>' of assistant out"):
+    with pytest.raises(DataError, match=r"message 1: .* leaves '<think>' of assistant out"):
         trained_of(tmp_path, row, "deepseekv3")
 
 
@@ -255,7 +256,10 @@ def by_hand(
             if objective:
                 facts |= {"position": torch.arange(1, len(ids))[is_kept], "row": torch.zeros(len(kept))}
                 facts["role"] = torch.from_numpy(encoder.roles(row, ids)[1:][is_kept])
-            data = lambda tokens, known=facts: weigh.weights(replace(tokens, **known)) * known["data_weight"]  # noqa: E731
+
+            def data(tokens: TokenStats, known: Any = facts) -> torch.Tensor:
+                return weigh.weights(replace(tokens, **known)) * known["data_weight"]
+
             total = total + tiny.plain_loss(logits, labels, data, normalizer=1.0).loss
     (total / count).backward()
     return float(total.detach() / count), tiny.gradients_of(model)

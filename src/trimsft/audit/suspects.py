@@ -54,8 +54,9 @@ def deal(rows: int, seed: int) -> list[list[int]]:
 def measure(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progress: Progress) -> None:
     """Write the missing tables: of all rows under the model as given, of each part under one trained on the others."""
     rendering = settings.as_trained([settings.model])  # the same before and after
-    write = partial(write_token_table, **asdict(rendering), batch_tokens=settings.batch_tokens, device=settings.device)
-    write(settings.model, rows, folder.tokens_path, on_progress=partial(on_progress, "gaps before training"))
+    options = {**asdict(rendering), "batch_tokens": settings.batch_tokens, "device": settings.device}
+    on_rows = partial(on_progress, "gaps before training")
+    write_token_table(settings.model, rows, folder.tokens_path, on_progress=on_rows, **options)
     parts = deal(len(rows), settings.seed) if settings.training else []
     for number, part in enumerate(parts, start=1):
         run, held_out = folder.fold(number), set(part)
@@ -63,7 +64,8 @@ def measure(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progres
             on_progress(f"training {number} of {FOLDS}", 0, len(rows) - len(part))
             _train(run, [row for place, row in enumerate(rows) if place not in held_out], settings, rendering)
             on_rows = partial(on_progress, f"gaps after {number} of {FOLDS}")
-            write(run.model_dir, [rows[row] for row in part], run.tokens_path, on_progress=on_rows)
+            own = [rows[row] for row in part]
+            write_token_table(run.model_dir, own, run.tokens_path, on_progress=on_rows, **options)
         for weights in (run.model_dir, run.train_dir):  # of no use to others, and large
             shutil.rmtree(weights, ignore_errors=True)
 

@@ -36,10 +36,7 @@ log = logging.getLogger("trimsft")
 
 
 def check_chats(rows: Iterable[Row], encoder: TrlEncoder, where: str) -> bool:
-    """Refuse chats that would not be trained as they are, log whose turns are trained, and return if any has weights.
-
-    TRL does not know the `SWITCHES`.
-    """
+    """Refuse chats that would not be trained as they are, log whose turns are, return if any has weights."""
     roles: set[str] = set()
     is_weighed = False
     for number, row in enumerate(rows):
@@ -104,7 +101,7 @@ class TrlEncoder:
         return self._placed(row, [message for message, _ in self.turns(row)], ids).roles()
 
     def apply_rules(self, text: RowText, is_trained: NDArray[np.bool_], weights: Weights) -> Weights:
-        """Return weights times the factor of every rule that fits; what a rule alone trains begins with 1."""
+        """Return weights times the rules that fit; what a rule alone trains begins with 1."""
         fits = {rule: text.fitting(rule, is_trained) for rule in self.rules}
         alone = np.any([mask & ~is_trained for mask in fits.values()], axis=0) if fits else False
         weights = np.where(alone, 1.0, weights)
@@ -114,7 +111,7 @@ class TrlEncoder:
         return weights
 
     def turns(self, row: Row) -> list[tuple[Any, bool]]:
-        """Return the messages of a row, and whether the settings train each; none where it holds text or tokens."""
+        """Return the messages of a row, if it has some, and whether the settings train each."""
         if "input_ids" in row:
             return []
         parts = [(row.get("messages"), True)]
@@ -126,7 +123,7 @@ class TrlEncoder:
         return [(turn, is_on and place in trained) for place, (turn, is_on) in enumerate(turns)]
 
     def check(self, row: Row) -> None:
-        """Refuse a chat of which the template leaves a part out, or whose weights the settings contradict."""
+        """Refuse a chat that the template does not write whole, or whose weights the settings contradict."""
         as_weight(row.get("weight"), "weight")
         turns = self.turns(row)
         chat = [message for message, _ in turns]
@@ -160,7 +157,7 @@ class TrlEncoder:
         return self._ended(row["text"] if first is None else first + second)
 
     def _shows(self, part: Any, row: Row, chat: list[Any], other_row: Row, other: list[Any]) -> bool:
-        """Return whether a template renders two chats to different texts; of each part one difference is enough."""
+        """Return whether a template renders two chats differently; of each part once is enough."""
         if part not in self._shown:
             try:
                 if self._render(chat, row, tokenize=False) == self._render(other, other_row, tokenize=False):
@@ -247,26 +244,24 @@ class TrlEncoder:
         return RowText(text, ends, [Turn("prompt", 0, start), Turn("completion", start, len(text))])
 
     def _border(self, chat: Sequence[Any], place: int, row: Row, text: str, **options: Any) -> int:
-        """Return the character at which the messages before `place` end, which must be written alike alone."""
+        """Return the character at which the messages before `place` end."""
         if place in (0, len(chat)) and not options.get("add_generation_prompt"):
             return len(text) if place else 0
         alone = self._render(list(chat[:place]), row, tokenize=False, **options) if place else ""
         if text.startswith(alone):
             return len(alone)
-        if options.get("add_generation_prompt"):  # a template may open an answer otherwise than it asks for one
+        if options.get("add_generation_prompt"):  # a template may open answers otherwise
             return self._border(chat, place, row, text)
         problem = f"the chat template of the model writes message {place - 1} differently where others follow"
-        hint = (
-            "train the last turn alone, take a template that marks answers by {% generation %} (chat_template_path), "
-        )
-        raise DataError(f"{problem}: its turns have no place", hint=f"{hint}or bring prompts and completions")
+        hint = "train the last turn alone, take a template with {% generation %}, or bring prompts and completions"
+        raise DataError(f"{problem}: its turns have no place", hint=hint)
 
     # ---- rendering
 
     def _render(self, messages: list[Any], row: Row, *, is_own: bool = False, **options: Any) -> Any:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
-            raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
+            raise UsageError(problem, field="model", hint="take a model that has one, or prompts and completions")
         options |= {"return_dict": True} if options["tokenize"] else {}
         options |= {"tools": self._tools(row), "chat_template": (not is_own and self._chat_template) or None}
         options |= row.get("chat_template_kwargs") or {}
@@ -284,7 +279,7 @@ class TrlEncoder:
 
     @cached_property
     def _chat_template(self) -> str | Literal[False] | None:
-        """TRL's own template with marks around answers, where they are needed and the tokenizer's has none.
+        """TRL's template with marks around answers, where the tokenizer's has none.
 
         False where TRL has none either: answers are then found by rendering what stands before them.
         """
@@ -309,7 +304,7 @@ def token_ends(tokenizer: Any, text: str, ids: list[int], *, add_special_tokens:
     """Return the character at which each token of a text ends."""
     found = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
     if list(found["input_ids"]) != list(ids):
-        raise DataError("the tokens of a row are not those of its text, so its parts have no weights of their own")
+        raise DataError("the tokens of a row are not those of its text, so its parts have no weights")
     return np.array([end for _, end in found["offset_mapping"]], dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""From rows to tokens, labels and weights: prompt and completion tokenised apart, the prompt masked, one eos behind.
+"""From rows to tokens, labels and weights: prompt and completion apart, one eos behind.
 
     {"problem": "1+1?", "solution": "It is \\\\boxed{2}.", "weight": 0.5}
     input_ids           ... problem ... assistant | It     is     \\\\boxed{2}. <eos>
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TOKEN_WEIGHTS = "token_weights"
-"""The column of tokenised rows, and of a batch, by which the weights of the objective are multiplied."""
+"""The column by which the weights of the objective are multiplied."""
 TOKEN_ROLES = "token_roles"
-"""Likewise: the part of the chat that each token is of, for objectives that need it."""
+"""The part of the chat that each token is of, for objectives that need it."""
 
 
 # ---- problems and solutions
@@ -49,7 +49,7 @@ def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
 
 
 def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemplate) -> list[list[int]]:
-    """Return the rendered prompts as token ids; a text begins as the tokenizer begins every text, usually with bos."""
+    """Return the rendered prompts as token ids; a text begins as every text does, usually with bos."""
     prompts = encode_texts(template.render(problems), tokenizer)
     if not isinstance(template, TextTemplate):  # a chat template writes its own
         return prompts
@@ -61,13 +61,10 @@ def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemp
 def encode_pairs(
     problems: Sequence[str], solutions: Sequence[str], tokenizer: Any, template: PromptTemplate
 ) -> list[tuple[list[int], list[int]]]:
-    """Return prompt and completion of each row, tokenised apart as in generation, where the prompt comes alone.
-
-    A completion is what is trained: the tokens of a solution and one eos, whether or not the text ends in one.
-    """
+    """Return prompt and completion of each row, tokenised apart as in generation; a completion ends in one eos."""
     eos_id = tokenizer.eos_token_id
     if eos_id is None:
-        raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer", hint="set one")
+        raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer")
     bare = [_without_eos(solution, tokenizer.eos_token) for solution in solutions]
     prompts = encode_prompts(problems, tokenizer, template)
     # eos as an id: in text, a tokenizer might split it or swallow spaces around it
@@ -97,12 +94,11 @@ class Example:
 
     number: int
     prompt: list[int]
-    """Context only. A completion that truncation has cut into from the front leaves its first token here, because
-    nothing predicts that one."""
+    """Context; of a completion cut from the front also its first token, which nothing predicts."""
     completion: list[int]
     """From the first token that is trained on."""
     weights: Weights
-    """The weight of each token of `completion` by the data; turns of the user in between have 0, as context has."""
+    """The weight of each token of `completion` by the data; 0 for turns of the user in between."""
     cut: int = 0  # tokens lost to the maximum length
     skipped: int = 0  # tokens of the whole completion that stand before `completion`
 
@@ -180,10 +176,10 @@ class Encoder(TrlEncoder):
 
 
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
-    """Return the first rows, in the columns of their form; refuse what cannot be rendered, before a model is loaded."""
+    """Return the first rows, in the columns of their form; refuse what cannot be rendered."""
     form, known = known_rows(islice(rows, limit))
     if not known:
-        raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
+        raise DataError("there are none", field="rows", hint="give at least one")
     for number, row in enumerate(known):
         if not is_filled(form, row):
             problem = f"row {number} has no text as {' or '.join(FORMS[form])}"
@@ -203,15 +199,12 @@ def load_training_data(
     completion_only_loss: bool | None = None,
     with_roles: bool = False,
 ) -> tuple[Dataset, Dataset | None]:
-    """Return the rows to train and to evaluate on, as tokens, with their roles where an objective needs them.
-
-    Of messages the assistant's turns are trained, unless `train_on` says otherwise.
-    """
+    """Return the rows to train and to evaluate on, as tokens; of messages the assistant's are trained by default."""
     rows: Any = stream_rows(config) if config.streaming else load_rows(config, split="train")
     test_rows = None
     if config.eval_split is not None:
         if not with_eval:
-            raise DataError("has no effect without eval_strategy", field="eval_split", value=config.eval_split)
+            raise DataError("has no effect without eval_strategy", field="eval_split")
         held_out = set(choose(range(len(rows)), round(config.eval_split * len(rows)), config.sample_seed))
         if not 0 < len(held_out) < len(rows):
             raise DataError(f"leaves no rows of {len(rows):,}", field="eval_split", value=config.eval_split)
@@ -251,7 +244,7 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = 
 
 
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
-    """Return a dataset or stream of one form as input_ids and labels, and token_weights where some are not 0 or 1."""
+    """Return a dataset or stream as input_ids, labels, and token_weights where some are not 0 or 1."""
     from datasets import Dataset, Features, List, Value
 
     from trimsft.head import IGNORED
@@ -303,12 +296,12 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Lengths of the examples of a tokenised dataset, and what a maximum length takes from them, in tokens."""
+    """Lengths of tokenised rows, and what a maximum length takes from them, in tokens."""
 
     rows: int
     tokens: int  # tokens of all rows, before truncation
     trained_tokens: int
-    """Labels that enter the loss: after truncation, and without the first token of a row, which nothing predicts."""
+    """Labels that enter the loss: after truncation, without the first token of a row."""
     longest: int
     median: float
     truncated: int  # rows longer than `max_length`
@@ -331,7 +324,7 @@ class LengthReport:
 
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
-    """Measure a dataset with the columns input_ids and labels; `keep` says which end truncation leaves."""
+    """Measure a tokenised dataset; `keep` says which end truncation leaves."""
     from trimsft.head import IGNORED
 
     lengths, trained = [], []
@@ -343,7 +336,7 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
 
 
 def report_lengths(lengths: Sequence[int], trained: Sequence[int], max_length: int | None) -> LengthReport:
-    """Return the report on rows of these lengths before truncation, with so many trained tokens after it."""
+    """Return the report on rows of these lengths, with so many trained tokens after truncation."""
     lost = [max(0, length - max_length) for length in lengths] if max_length is not None else []
     return LengthReport(
         rows=len(lengths),
@@ -362,6 +355,5 @@ def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
     digest = hashlib.sha256()
     for row in rows:
-        content = [row["problem"], row["solution"]] if set(row) == set(FORMS[PAIR]) else row
-        digest.update(json.dumps(content, sort_keys=True, default=str).encode())
+        digest.update(json.dumps(row, sort_keys=True, default=str).encode())
     return digest.hexdigest()

@@ -30,7 +30,7 @@ SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")
 
 
 def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
-    """Return the files that a path, a folder or several of them joined by commas stand for; an error blames `field`."""
+    """Return the files that paths and folders joined by commas stand for; an error blames `field`."""
     names = [where] if Path(where).expanduser().exists() else where.split(",")
     files: list[Path] = []
     for name in names:
@@ -95,7 +95,7 @@ def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
 def _parsed(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # the former of an integer with thousands of digits, too
+    except (ValueError, RecursionError) as error:  # also of an integer of 9,000 digits
         raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
 
 
@@ -120,7 +120,7 @@ def read_parquet(path: Path) -> Dataset:
 
     try:
         return Dataset(pq.ParquetFile(path, page_checksum_verification=True).read())
-    except (pa.ArrowException, OSError, ValueError) as error:  # the last: a type that datasets has no name for
+    except (pa.ArrowException, OSError, ValueError) as error:  # also of unknown types
         raise DataError(f"{path}: not usable Parquet ({one_line(error)})") from error
 
 
@@ -140,6 +140,6 @@ def unit_of(path: Path) -> str:
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value can be a problem or a solution: a string that is not blank and is valid Unicode."""
+    """Return whether a value is a string that is not blank and is valid Unicode."""
     # half of a surrogate pair, which JSON can spell, is none
     return isinstance(value, str) and bool(value.strip()) and not re.search("[\ud800-\udfff]", value)

@@ -49,12 +49,12 @@ WEIGHT = "weight"
 
 
 def columns_of_form(form: str) -> tuple[str, ...]:
-    """Return the columns that say which tokens a row of this form becomes, and how much they are trained."""
+    """Return the columns that say which tokens a row becomes, and how much they are trained."""
     return (*FORMS[form], *_BESIDE.get(form, ()), WEIGHT)
 
 
 def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "solution")) -> str | None:
-    """Return the form with these columns; None for an unknown one. If `pair` names other columns, only those will do.
+    """Return the form with these columns; if `pair` names other ones, only those will do.
 
     >>> find_form(["instruction", "input", "output"]), find_form(["question", "answer"])
     ('alpaca', None)
@@ -81,7 +81,7 @@ def is_filled(form: str, row: Mapping[str, Any]) -> bool:
 
 
 def known_row(row: Mapping[str, Any], form: str, pair: tuple[str, str] = ("problem", "solution")) -> Row:
-    """Return a row as problem and solution, or in a form of TRL's, in the columns of that form alone."""
+    """Return a row in the columns of its form alone: problem and solution, or one of TRL's."""
     if form == PAIR:
         row = {**row, **{new: row.get(old) for old, new in zip(pair, FORMS[PAIR], strict=True)}}
     elif form in CONVERTERS:
@@ -111,7 +111,7 @@ def known_dataset(dataset: Any, where: str) -> Any:
 
 
 def make_dataset(rows: Sequence[Row]) -> Dataset:
-    """Return rows as a dataset that does not pad tools and arguments with the names of those of other rows."""
+    """Return rows as a dataset that pads no tools and arguments with names of other rows."""
     from datasets import Dataset
 
     names = dict.fromkeys(name for row in rows for name in row)
@@ -144,7 +144,7 @@ _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("syste
 
 
 def _from_sharegpt(row: Mapping[str, Any]) -> Row:
-    """Make messages of turns with `from` and `value`, or `role` and `content`; a column `system` is the first."""
+    """Make messages of turns with `from` and `value`; a column `system` is the first."""
     _refuse_more(row, "image", "images")
     system, turns = row.get("system"), row.get("conversations")
     messages = [{"role": "system", "content": system}] if system else []

@@ -1,4 +1,4 @@
-"""Rows of local files or of the hub, checked and sampled; an error names the place, as a person would look for it.
+"""Rows of local files or of the hub, checked and sampled; an error names file and line.
 
 load_rows(DataConfig("a.jsonl:0.7,b.jsonl:0.3"))       # a dataset
 stream_rows(DataConfig("a.jsonl", streaming=True))     # the same rows, none of them held
@@ -58,7 +58,7 @@ class DataConfig:
     dataset_train_split: str = _option("train", "Hub only: the split to train on.")
     dataset_test_split: str = _option("test", "Hub only: the split to evaluate on.")
     dataset_test_file: str | None = _option(None, "Local files to evaluate on, where eval_strategy is set.")
-    eval_split: float | None = _option(None, "Share of the training rows that is evaluated on instead, such as 0.05.")
+    eval_split: float | None = _option(None, "Share of the training rows to evaluate on, such as 0.05.")
     problem_column: str = _option("problem", "The column of problems.")
     solution_column: str = _option("solution", "The column of solutions.")
     sample: int | None = _option(None, "Rows chosen at random (default: all).")
@@ -67,8 +67,8 @@ class DataConfig:
         "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
     )
     system_prompt: str | None = _option(None, "System message; by default the recipe's, '' for none.")
-    drop_incomplete: bool = _option(False, "Drop and count rows that lack a column, instead of refusing the data.")
-    streaming: bool = _option(False, "Read rows while they are trained, and hold none of them; needs max_steps.")
+    drop_incomplete: bool = _option(False, "Drop and count rows that lack a column.")
+    streaming: bool = _option(False, "Read rows while they are trained; needs max_steps.")
     train_on: str | None = _option(None, "Turns of messages: assistant (default), last or all.", choices=TRAIN_ON)
     weights: str | None = _option(None, 'Weights by role, span or /pattern/: "prompt=0.1, thinking=0.5, boxed=2".')
 
@@ -91,7 +91,7 @@ class DataConfig:
 
     @property
     def is_local(self) -> bool:
-        """True where `dataset_name` means files; a typing error in a path must not become a question to the hub."""
+        """True where `dataset_name` means files: a mistyped path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
         return looks_local or SHARE.sub("", name).lower().endswith(SUFFIXES) or Path(name).exists()
@@ -99,16 +99,16 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RowSettings(Rendering):
-    """Which rows are measured, and how they are rendered: settings of `trimsft tokens` and `trimsft audit`."""
+    """Which rows `trimsft tokens` and `trimsft audit` measure, and how they are rendered."""
 
-    data: str = option(metavar="DATA", help="Dataset of the hub, or local files, in any form that train takes.")
+    data: str = option(metavar="DATA", help="Dataset of the hub, or local files, as train takes them.")
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
     solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
     drop_incomplete: bool = option(False, flags=("--drop-incomplete",), help="Drop rows that lack a column.")
 
     def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
-        """Return the rows as `trimsft train` reads them, in the columns of their form, and where they come from."""
+        """Return the rows as `trimsft train` reads them, and where they come from."""
         names = ("drop_incomplete", "problem_column", "solution_column")
         config = DataConfig(dataset_name=self.data, **{name: getattr(self, name) for name in names}, **sample)
         try:
@@ -143,7 +143,7 @@ def refuse_of_other_forms(settings: DataConfig | RowSettings, *, is_pairs: bool)
 
 @dataclass(frozen=True)
 class Loaded:
-    """Rows of a file or of a whole split, as problem and solution or in a form of TRL's, and where they come from."""
+    """Rows of a file or a split, as problem and solution or in a form of TRL's, and their places."""
 
     name: str
     form: str
@@ -158,7 +158,7 @@ class Loaded:
 
 
 def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
-    """Return the rows of one split, checked; the training split is sampled where the settings ask for it."""
+    """Return the rows of one split, checked; those to train on may be sampled."""
     rows: Dataset = load(config, split).rows
     return rows
 
@@ -198,10 +198,7 @@ def _read_file(path: Path, config: DataConfig) -> Loaded:
 
 
 def _source(name: str, unit: str, rows: Any, config: DataConfig, numbers: Sequence[int] = ()) -> Loaded:
-    """Return rows in a form that is trained, without those that lack a column; refuse them unless they may be dropped.
-
-    The rows of a dataset stay on the disk.
-    """
+    """Return rows in a form that is trained; those of a dataset stay on the disk."""
     is_list = isinstance(rows, list)
     columns = list(dict.fromkeys(column for row in rows for column in row)) if is_list else rows.column_names
     places = [f"{name}, {unit} {number}" for number in numbers or range(len(rows))]
@@ -238,7 +235,7 @@ def _form_of(columns: Collection[str], config: DataConfig, where: str) -> str:
         field = "solution_column" if config.problem_column in columns else "problem_column"
         absent = " or ".join(repr(name) for name in config.pair if name not in columns)
         problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
-        raise DataError(problem, field=field, hint=f"name the right columns, or bring one of the forms {KNOWN}")
+        raise DataError(problem, field=field, hint=f"name the right columns, or bring {KNOWN}")
     return form
 
 
@@ -279,14 +276,14 @@ def _parts(config: DataConfig) -> list[tuple[Path, float | None]]:
     for name in config.dataset_name.split(","):
         share, files = SHARE.search(name), list_files(name)
         if share is None or float(share[1]) <= 0 or len(files) > 1:
-            problem = "needs a share above 0 for every file, such as a.jsonl:0.7,b.jsonl:0.3, and none for a folder"
+            problem = "needs a share above 0 for every file (a.jsonl:0.7,b.jsonl:0.3), and none for a folder"
             raise DataError(problem, field="dataset_name", value=name)
         parts.append((files[0], float(share[1])))
     return parts
 
 
 def _mixed(parts: list[tuple[Path, float | None]], config: DataConfig) -> list[Loaded]:
-    """Return the rows of files; where they have shares, of each so many at random, and of all as many as can be."""
+    """Return the rows of files; where they have shares, as many as can be of each, at random."""
     sources = [_read_file(path, config) for path, _ in parts]
     shared = [(source, share) for source, (_, share) in zip(sources, parts, strict=True) if share is not None]
     if not shared:
@@ -298,7 +295,7 @@ def _mixed(parts: list[tuple[Path, float | None]], config: DataConfig) -> list[L
 
 
 def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
-    """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
+    """Choose rows at random, the same everywhere: `Random(seed).random()` never changes."""
     generator = random.Random(seed)
     keys = {row: generator.random() for row in rows}
     return sorted(rows, key=keys.__getitem__)[:count]
@@ -308,10 +305,7 @@ def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def stream_rows(config: DataConfig) -> IterableDataset:
-    """Return the rows to train on as they are read, in the order of the data; files with shares take turns at random.
-
-    No row is held, so nothing can be chosen among them.
-    """
+    """Return the rows to train on as they are read and none held; files with shares take turns at random."""
     from datasets import IterableDataset, interleave_datasets
 
     refuse(config, ("sample", "eval_split", "drop_incomplete"), "rows that are streamed")
@@ -329,7 +323,7 @@ def stream_rows(config: DataConfig) -> IterableDataset:
 
 
 def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:
-    """Yield the rows of files, one after the other, or of a stream of the hub, in the form of the first."""
+    """Yield the rows of files, or of a stream of the hub, in the form of the first."""
     if isinstance(rows, list):
         numbered = ((path, number, row) for path in map(Path, rows) for number, row in read_records(path))
         placed = ((f"{path}, {unit_of(path)} {number}", row) for path, number, row in numbered)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Control, format (bidi marks, zero width, tags), surrogate, private, unassigned, line and paragraph separators."""
+"""Control, format (bidi marks, zero width), surrogate, private, unassigned, separators."""
 LONGEST_TOKEN = 100
 """Characters of a token that are shown."""
 _FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
@@ -58,7 +58,7 @@ def shortened(text: str, show: Callable[[str], str] = spaced) -> str:
 
 
 def single_line(text: str) -> str:
-    """Remove line breaks, and characters that are invisible but that a terminal or a reader would obey."""
+    """Remove line breaks, and invisible characters that a terminal would obey."""
     words = " ".join(text.split())
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
 
@@ -70,7 +70,7 @@ def json_for_script(data: Any) -> str:
 
 
 class TokenTexts(dict[int, str]):
-    """The text of single tokens, as they stand inside a text: leading spaces kept, split characters as bytes.
+    """The text of single tokens inside a text: leading spaces kept, split characters as bytes.
 
     texts = TokenTexts(tokenizer)
     texts[284]        # " the"
@@ -116,7 +116,7 @@ class TokenTexts(dict[int, str]):
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """Return the letters of byte-level tokenizers and their bytes: printable ones as they are, others from 256 on."""
+    """Return the letters of byte-level tokenizers and their bytes: others than printable from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}

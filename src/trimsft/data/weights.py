@@ -55,7 +55,7 @@ OF_TEMPLATES = (Rule("empty_thinking", 0.0), Rule("history_thinking", 0.0))
 
 
 def rules_of(text: str | None, train_on: str) -> tuple[Rule, ...]:
-    """Return the rules of a text, and those of templates that it does not name where answers are trained."""
+    """Return the rules of a text, and those of templates that it does not name."""
     given = parse_weights(text)
     names = {rule.name for rule in given}
     return (*given, *(rule for rule in OF_TEMPLATES if train_on != "all" and rule.name not in names))
@@ -85,7 +85,7 @@ def parse_weights(text: str | None) -> tuple[Rule, ...]:
 
 
 def as_weight(value: Any, name: str) -> float:
-    """Return a weight that data gives, 1 where it gives none; refuse what is no finite number from 0 on."""
+    """Return a weight that data gives, 1 where it gives none."""
     if value is None:
         return 1.0
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
@@ -118,7 +118,7 @@ class RowText:
         return (last >= start) & (last < end)
 
     def fitting(self, rule: Rule, is_trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the tokens that a rule is about; `is_trained` says which are trained without any rule."""
+        """Return the tokens that a rule is about; `is_trained` are those without any rule."""
         if rule.name == "prompt":
             return ~is_trained
         if rule.name == "completion":
