@@ -76,13 +76,6 @@ def test_suspects_are_ranked_and_shown_in_place(tmp_path) -> None:
     assert suspects_of(tmp_path, texts, gaps, threshold=20.0) == []
 
 
-def test_a_wrong_step_has_its_whole_right_result(tmp_path) -> None:
-    texts = [["Many", " words", " stand", " before", " the", " step", ":", " 7", " +", " 5", " =", " 1", "3", "."]]
-    (one,) = suspects_of(tmp_path, texts, [8.0] * 12 + [-9.0, 8.0], expected="9")
-    assert (one.text, one.expected, one.problem) == ("13", "12", "?")
-    assert one.left.endswith(" before the step: 7 + 5 = ") and one.right == "."
-
-
 def test_a_number_of_several_tokens_is_one_suspect(tmp_path) -> None:
     texts = [["x", " 4", "8", "1", " y"]]
     (one,) = suspects_of(tmp_path, texts, [8.0, -7.0, -8.0, -9.0, 8.0], expected="6", threshold=3.0)

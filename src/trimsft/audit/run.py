@@ -67,8 +67,7 @@ class Suspect:
     start: int  # characters of the solution, or of the trained text of another form; at the end of it the span is empty
     end: int
     text: str
-    expected: str
-    """The right result of a wrong step such as 7 + 5 = 13; else the span as the model would have written it."""
+    expected: str  # the span up to its worst token, then the model's own choice
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
     score: float  # of the worst token, see `trimsft.audit.suspects`
@@ -110,7 +109,6 @@ class AuditResult(Tabular):
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         return {
-            "folder": str(self.folder.path),
             "ranking": str(self.folder.suspects_path),
             "rows": self.rows,
             "flagged": self.flagged,

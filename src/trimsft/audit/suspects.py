@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.audit.run import AuditFolder, AuditSettings, Progress, Suspect
-from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
 from trimsft.runs import RunDirectory, find_weights, write_whole
@@ -151,7 +150,6 @@ def find_suspects(
         text, spans = text_and_spans(pieces)
         spaces = len(text) - len(text.lstrip())  # a tokenizer may begin with a space that the solution has not
         shift = max(0, rows[row]["solution"].find(text.strip())) - spaces if "solution" in rows[row] else 0
-        wrong = [step for step in arithmetic_steps(text) if not step.holds]
         places = np.flatnonzero(is_low[begin:end])
         taken: list[Span] = []
         for at in places[np.argsort(-scores[begin:end][places], kind="stable")].tolist():
@@ -159,15 +157,14 @@ def find_suspects(
             if all(stop < low or high < start for low, high in taken):
                 # of the word, the first token that is not the model's choice
                 odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
-                choice = text[start : spans[odd][0]] + texts[int(after["competitor_id"][begin + odd])].strip(" ")
-                results = [step.right for step in wrong if step.result[0] <= start < step.result[1]]
+                choice = texts[int(after["competitor_id"][begin + odd])].strip(" ")
                 suspects.append(
                     Suspect(
                         row=row,
                         start=start + shift,
                         end=stop + shift,
                         text=text[start:stop],
-                        expected=results[0] if results else choice,
+                        expected=text[start : spans[odd][0]] + choice,
                         gap_before=round(float(before["gap"][begin + at]), 3),
                         gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
                         score=round(float(scores[begin + at]), 3),

@@ -82,8 +82,6 @@ def _without_eos(solution: str, eos: str) -> str:
 
 def kept_window(length: int, max_length: int | None, keep: Keep) -> tuple[int, int]:
     """Return the first position that truncation leaves of a row and the one after the last."""
-    if max_length is not None and max_length < 1:
-        raise DataError("must be at least 1 or None", field="max_length", value=max_length)
     kept = length if max_length is None else min(length, max_length)
     return (0, kept) if keep == "start" else (length - kept, length)
 
