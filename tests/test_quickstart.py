@@ -129,6 +129,7 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
         ({"sft": (7, 1.0), "trim": (4, 1.0)}, "TrimSFT is below SFT at temperature 1: 50.0 against 87.5, -37.5"),
         ({"sft": (6, 1.0), "trim": (6, 1.0)}, "TrimSFT shows no significant difference from SFT at temperature 1"),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, "TrimSFT is below SFT with greedy decoding"),
+        ({"sft": (5, 1.0), "dft": (7, 1.0), "trim": (6, 1.0)}, "The highest at temperature 1 is DFT: 87.5."),
     ],
 )
 def test_what_it_says_is_what_the_scores_are(solved: dict[str, tuple[int, float]], said: str) -> None:

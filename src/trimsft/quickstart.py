@@ -236,7 +236,8 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
     for metric, comparisons in outcome.comparisons.items():
         place = places.get(metric, f"where SFT is best, at temperature {metric.removeprefix('T=')}")
         means = [one for one in comparisons if one.benchmark == (LONG if outcome.settings.long else AVERAGE)]
-        for one in (one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)):
+        named = [one for name in (METHOD, OURS) for one in means if one.candidate == method_name(name)]
+        for one in named:
             verb = "is above" if one.difference.value > 0 else "is below"
             verb = verb if one.significant else "shows no significant difference from"
             change, low, high = (100 * end for end in (one.difference.value, one.difference.low, one.difference.high))
@@ -244,4 +245,7 @@ def describe(outcome: QuickstartOutcome) -> list[str]:
                 f"{one.candidate} {verb} {one.baseline} {place}: {100 * one.after:.1f} against {100 * one.before:.1f}, "
                 f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}."
             )
+        highest = max(means, key=lambda one: one.after, default=None)
+        if highest is not None and highest not in named:
+            sentences.append(f"The highest {place} is {highest.candidate}: {100 * highest.after:.1f}.")
     return sentences

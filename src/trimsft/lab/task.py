@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -253,13 +253,5 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
 
 def write_training(path: str | Path, settings: FineTuning) -> Path:
     """Write a fine-tuning set as JSON Lines, for `trimsft train --data`."""
-    return _write(path, training_rows(settings))
-
-
-def write_benchmark(path: str | Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
-    """Write a benchmark as JSON Lines, for `trimsft eval`."""
-    return _write(path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count)))
-
-
-def _write(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    return write_whole(Path(path), "".join(json.dumps(row) + "\n" for row in rows).encode())
+    lines = (json.dumps(row) + "\n" for row in training_rows(settings))
+    return write_whole(Path(path), "".join(lines).encode())
