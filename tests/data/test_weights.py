@@ -64,19 +64,19 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
 
 
 @pytest.mark.parametrize(
-    ("weights", "pieces"),
+    ("weights", "piece", "weight"),
     [
-        ("thinking=0.5", {"<think>so 4</think>": 0.5}),
-        ("answer=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
-        ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
-        ("/frac/=0.25", {"frac": 0.25}),
-        (r"/<\/think>/=3", {"</think>": 3}),
-        ("thinking=0", {"<think>so 4</think>": 0}),
-        ("last_line=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
-        ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),
+        ("thinking=0.5", "<think>so 4</think>", 0.5),
+        ("answer=2", "It is \\boxed{\\frac{4}{1}}, 4.", 2),
+        ("boxed=3", "\\boxed{\\frac{4}{1}}", 3),
+        ("/frac/=0.25", "frac", 0.25),
+        (r"/<\/think>/=3", "</think>", 3),
+        ("thinking=0", "<think>so 4</think>", 0),
+        ("last_line=2", "It is \\boxed{\\frac{4}{1}}, 4.", 2),
+        ("completion=2, boxed=2", "\\boxed{\\frac{4}{1}}", 4),
     ],
 )
-def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
+def test_spans_of_an_answer(weights: str, piece: str, weight: float) -> None:
     """In an answer, in a completion and in a solution alike."""
     rows: list[Any] = [
         {"messages": [turn("user", "<think>2+2?</think>"), turn("assistant", THINKS)]},
@@ -85,12 +85,11 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
     ]
     for row in rows:
         options = {"train_on": "assistant"} if "messages" in row else {}
-        found = [(text, weight) for text, weight in weighed(weights, row, **options) if text not in ("<eos>",)]
-        for piece, weight in pieces.items():
-            near = [text for text, value in found if value == weight and piece in text]
-            assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, found)  # eos, or the end of a turn
-        prompt = found[0]
+        prompt, *pieces = weighed(weights, row, **options)
         assert prompt[1] == 0 and "2+2?" in prompt[0]
+        near = [text for text, value in (prompt, *pieces) if value == weight and piece in text]
+        # eos, or the end of a turn, may follow
+        assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, pieces)
 
 
 def test_roles_and_turns() -> None:

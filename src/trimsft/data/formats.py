@@ -74,7 +74,9 @@ def has_trl_form(columns: Collection[str]) -> bool:
 def is_filled(form: str, row: Mapping[str, Any]) -> bool:
     """Return whether a row has what its form needs."""
     values = [row.get(name) for name in FORMS[form]]
-    return all(map(is_text, values)) if form == PAIR else not any(value in (None, "", []) for value in values)
+    if form == PAIR:
+        return all(map(is_text, values))
+    return not any(value is None or (isinstance(value, str | list) and not value) for value in values)
 
 
 # ---- conversion
