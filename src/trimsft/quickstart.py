@@ -1,4 +1,4 @@
-"""`trimsft quickstart`: the paper's comparison on the lab, in minutes, on a CPU, offline. A study with a small table.
+"""`trimsft quickstart`: the paper's comparison on the lab, a small study on a CPU, offline.
 
 runs/quickstart/
   config.yaml        the settings; another quickstart may not be mixed in
@@ -51,7 +51,7 @@ FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartSettings:
-    """One quickstart: the options of the command, and how much is done, the same for every method."""
+    """One quickstart: the options of the command, and how much is done for every method."""
 
     out: Path | None = option(None, help="The folder for everything (default: runs/quickstart; -long, -fast).")
     fast: bool = option(False, flags=("--fast",), help="Half of the data, fewer problems, three methods.")
@@ -68,7 +68,7 @@ class QuickstartSettings:
     table_rows: int = 0  # held-out solutions whose tokens are measured before and after
     batch: int = 24
     samples: int = 8
-    max_tokens: int = 0  # more than the longest solutions take: who has not answered by then will not
+    max_tokens: int = 0  # more than the longest solutions take
     tiers: tuple[str, ...] = ()
     slip_rate: float = 0.0
     workers: int | None = None  # methods side by side; by default as many as there are cores
@@ -114,7 +114,7 @@ class QuickstartFolder(StudyFolder):
     settings: QuickstartSettings
 
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
-        """Record the settings, and make what all methods train on and held-out rows of the same kind."""
+        """Record the settings; make what all methods train on, and held-out rows."""
         settings = self.settings
         refuse_links(*self.out.glob("*"))
         with locked(self.out / ".settling", patience=PATIENCE):
@@ -152,7 +152,7 @@ class QuickstartOutcome:
     comparisons: dict[str, list[Comparison]] = field(default_factory=dict)  # by metric, each run against SFT
 
     def compare(self, **options: Any) -> None:
-        """Hold each run against SFT: sampled at temperature 1, greedily, and where SFT is right most often."""
+        """Hold each run against SFT: at temperature 1, greedily, and where SFT is best."""
         name = method_name(BASELINE)
         others = {method_name(one): scores for one, scores in self.scores.items() if one != BASELINE}
         if baseline := self.scores.get(BASELINE):
@@ -211,12 +211,12 @@ def headline(settings: QuickstartSettings, cell: Cell) -> str:
 
 
 def _best_metric(baseline: Sequence[BenchmarkScore]) -> str:
-    """Return the metric at the temperature where SFT is right most often: what anybody gets by sampling sharper."""
+    """Return the metric at SFT's best temperature: what anybody gets by sampling sharper."""
     return baseline[0].known_as(f"T={best_temperature(baseline):g}")
 
 
 def tables_of(outcome: QuickstartOutcome) -> list[Table]:
-    """Return methods by tiers at temperature 1, with SFT at its best temperature; greedily; and over temperatures."""
+    """Return methods by tiers at temperature 1 and greedily, and over temperatures."""
     from trimsft.report.score_tables import score_table, temperature_table
 
     named = {method_name(name): scores for name, scores in outcome.scores.items()}
@@ -230,7 +230,7 @@ def tables_of(outcome: QuickstartOutcome) -> list[Table]:
 
 
 def describe(outcome: QuickstartOutcome) -> list[str]:
-    """Return what the scores say; each sentence is chosen by the numbers, none is written beforehand."""
+    """Return what the scores say; the numbers choose each sentence."""
     sentences = []
     places = {SAMPLED: "at temperature 1", GREEDY: "with greedy decoding"}
     for metric, comparisons in outcome.comparisons.items():

@@ -1,4 +1,4 @@
-"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table; lengths."""
+"""Encoding: what is masked, trained and cut; lengths."""
 
 import statistics
 from typing import Any
@@ -57,7 +57,6 @@ def test_eos_is_trained_once_and_spaces_stay(solution: str) -> None:
 
 
 def test_tokenizers_that_add_cut_and_pad_and_one_without_eos() -> None:
-    """They add eos to prompts, or cut and pad; one column of the result is trained on."""
     tokenizer = make_tokenizer()
     special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(

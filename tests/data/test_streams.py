@@ -1,4 +1,4 @@
-"""Rows that are read while they are trained: the same ones, refused by place, and resumed where they were."""
+"""Rows that are read while they are trained: the same ones, refused by place, and resumed."""
 
 import gzip
 import json
@@ -83,7 +83,7 @@ def test_what_streams_cannot_do_is_said(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_trained_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Batches that were trained are read again and left out: the weights are those of a run without a break."""
+    """Batches that were trained are read again and left out: the weights are the same."""
     rows = [{"prompt": tiny.words(3, n), "completion": " " + tiny.words(4, 50 + n)} for n in range(40)]
     config = DataConfig(dataset_name=write(tmp_path / "a.jsonl", rows), streaming=True)
 
