@@ -1,4 +1,4 @@
-"""The quickstart on a tiny scale, from nothing to the report: what it leaves, says, and that it continues."""
+"""The quickstart on a tiny scale: what it leaves and says, and that it continues."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def written(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_it_leaves_run_directories_and_shows_progress_and_results(finished: tuple[Path, str, str]) -> None:
+def test_it_leaves_runs_and_shows_results(finished: tuple[Path, str, str]) -> None:
     out, said, err = finished
     for name in RUNS:
         assert {(score.problems, score.samples) for score in load_run(out / name, tuple(lab.TIERS))} == {(2, 2)}
@@ -74,22 +74,18 @@ def test_a_second_call_repeats_nothing(finished: tuple[Path, str, str], monkeypa
 
 @pytest.mark.usefixtures("inline")
 def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> Path:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("trimsft.evaluate.scores.load_run", lambda path, tiers: [])
-    monkeypatch.setattr("trimsft.report.page.build.write_report", refuse)
+    monkeypatch.setattr("trimsft.quickstart.load_run", lambda path, tiers: [])
+    monkeypatch.setattr("trimsft.report.page.build.write_report", lambda *_, **__: None)
     (tmp_path / "sft").touch()  # where a run directory belongs
     outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
-    run, report = outcome.failures()
+    (run,) = outcome.failures()
     assert run.startswith(f"SFT: {tmp_path / 'sft'}: cannot be used as a run directory")
     assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; rerun the command to try it again")
-    assert report == f"report.html: no space left; the run directories in {tmp_path} are whole"
     record = json.loads((tmp_path / "quickstart.json").read_text())
-    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft", "report"}
+    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft"}
 
 
-def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tmp_path: Path) -> None:
+def test_objectives_and_rows(tmp_path: Path) -> None:
     assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES, "auto-trim"]
     settings = QuickstartSettings(fast=True, seed=2, out=tmp_path)
     assert (settings.methods, settings.rows) == (("sft", "trim", "auto-trim"), 600)
@@ -99,7 +95,7 @@ def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tm
     assert (len(train), len(held_out)) == (600, 40) and not set(train) & set(held_out)
     trained = training_settings(folder, scale, settings.cells()[2])
     assert (trained.args.seed, trained.args.per_device_train_batch_size) == (2, 24)
-    chains = QuickstartSettings(long=True)  # what the base has never seen, from rows of which most have a wrong step
+    chains = QuickstartSettings(long=True)  # what the base has never seen
     assert (chains.methods, chains.folder().out.name) == (("sft", "dft", "trim", "auto-trim"), "quickstart-long")
     chains.folder().__class__(tmp_path / "long", chains).settle(chains.to_scale(), chains.cells())
     rows = [json.loads(line) for line in (tmp_path / "long" / "data" / "train.jsonl").read_text().splitlines()]
@@ -109,7 +105,7 @@ def test_objectives_in_the_order_of_the_paper_and_rows_that_no_training_takes(tm
 
 
 def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
-    """Return an outcome of samples of 8 that solve a problem, and the share solved greedily, for each run."""
+    """Return an outcome by samples of 8 that are right, and the share solved greedily."""
 
     def tier(name: str, right: int, greedy: float) -> BenchmarkScore:
         results = []
@@ -129,7 +125,7 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
 @pytest.mark.parametrize(
     ("solved", "said"),
     [
-        ({"sft": (4, 0.5), "trim": (7, 0.5)}, "TrimSFT is above SFT at temperature 1: 87.5 against 50.0, +37.5 points"),
+        ({"sft": (4, 0.5), "trim": (7, 0.5)}, "TrimSFT is above SFT at temperature 1: 87.5 against 50.0, +37.5"),
         ({"sft": (7, 1.0), "trim": (4, 1.0)}, "TrimSFT is below SFT at temperature 1: 50.0 against 87.5, -37.5"),
         ({"sft": (6, 1.0), "trim": (6, 1.0)}, "TrimSFT shows no significant difference from SFT at temperature 1"),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, "TrimSFT is below SFT with greedy decoding"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.weights.training import Pair
 from trimsft.data.encode import encode_pairs, encode_prompts, load_tokenizer
-from trimsft.data.load import read_file
+from trimsft.data.files import read_records
 from trimsft.data.templates import choose_template
 from trimsft.runs.files import written_beside
 
@@ -38,9 +38,9 @@ class Prepared:
         tokenizer = load_tokenizer(model)
         template = choose_template("auto", tokenizer)
         training = {name: _training(data / path, name, tokenizer, template) for name, path in TRAINING.items()}
-        files = {name: read_file(data / path) for name, path in BENCHMARKS.items()}
-        prompts = {name: encode_prompts(file.column("problem"), tokenizer, template) for name, file in files.items()}
-        golds = {name: [str(one) for one in file.column("answer")] for name, file in files.items()}
+        files = {name: _columns(data / path) for name, path in BENCHMARKS.items()}
+        prompts = {name: encode_prompts(file["problem"], tokenizer, template) for name, file in files.items()}
+        golds = {name: [str(one) for one in file["answer"]] for name, file in files.items()}
         return cls(tokenizer.eos_token_id, training, prompts, golds)
 
     def save(self, path: Path) -> None:
@@ -66,13 +66,18 @@ class Prepared:
 
 
 def _training(path: Path, name: str, tokenizer: Any, template: Any) -> list[Pair]:
-    file = read_file(path)
-    rows = list(zip(file.column("problem"), file.column("solution"), strict=True))
+    file = _columns(path)
+    rows = list(zip(file["problem"], file["solution"], strict=True))
     if name == "mix":  # its sources stand one after the other
         random.Random(0).shuffle(rows)
     rows = rows[: 2 * ROWS]  # more than enough to leave long ones out
     pairs = encode_pairs([row[0] for row in rows], [row[1] for row in rows], tokenizer, template)
     return [pair for pair in pairs if len(pair[0]) + len(pair[1]) <= LONGEST][:ROWS]
+
+
+def _columns(path: Path) -> dict[str, list[Any]]:
+    rows = [row for _, row in read_records(path)]
+    return {name: [row.get(name) for row in rows] for name in ("problem", "solution", "answer")}
 
 
 def _flat(name: str, rows: Sequence[Sequence[int]]) -> dict[str, Any]:

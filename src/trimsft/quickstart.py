@@ -1,4 +1,4 @@
-"""`trimsft quickstart`: the paper's comparison on the lab, in minutes, on a CPU, offline. A study with a small table.
+"""`trimsft quickstart`: the paper's comparison on the lab, a small study on a CPU, offline.
 
 runs/quickstart/
   config.yaml        the settings; another quickstart may not be mixed in
@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from trimsft import lab
-from trimsft.errors import one_line
 from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
-from trimsft.evaluate.scores import BenchmarkScore, best_temperature, macro
+from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, macro
 from trimsft.lab.task import LONG, TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
@@ -52,7 +51,7 @@ FAST = {"methods": (BASELINE, METHOD, OURS), "rows": 600, "problems": 16, "table
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartSettings:
-    """One quickstart: the options of the command, and how much is done, the same for every method."""
+    """One quickstart: the options of the command, and how much is done for every method."""
 
     out: Path | None = option(None, help="The folder for everything (default: runs/quickstart; -long, -fast).")
     fast: bool = option(False, flags=("--fast",), help="Half of the data, fewer problems, three methods.")
@@ -69,7 +68,7 @@ class QuickstartSettings:
     table_rows: int = 0  # held-out solutions whose tokens are measured before and after
     batch: int = 24
     samples: int = 8
-    max_tokens: int = 0  # more than the longest solutions take: who has not answered by then will not
+    max_tokens: int = 0  # more than the longest solutions take
     tiers: tuple[str, ...] = ()
     slip_rate: float = 0.0
     workers: int | None = None  # methods side by side; by default as many as there are cores
@@ -115,7 +114,7 @@ class QuickstartFolder(StudyFolder):
     settings: QuickstartSettings
 
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
-        """Record the settings, and make what all methods train on and held-out rows of the same kind."""
+        """Record the settings; make what all methods train on, and held-out rows."""
         settings = self.settings
         refuse_links(*self.out.glob("*"))
         with locked(self.out / ".settling", patience=PATIENCE):
@@ -149,33 +148,29 @@ class QuickstartOutcome:
     cells: Outcome
     scores: dict[str, list[BenchmarkScore]]  # by objective, the base first; of each run that could be scored
     report: Path | None = None
-    report_error: str = ""
     total_seconds: float = 0.0
     comparisons: dict[str, list[Comparison]] = field(default_factory=dict)  # by metric, each run against SFT
 
     def compare(self, **options: Any) -> None:
-        """Hold each run against SFT: sampled at temperature 1, greedily, and where SFT is right most often."""
-        others = {method_name(name): scores for name, scores in self.scores.items() if name != BASELINE}
+        """Hold each run against SFT: at temperature 1, greedily, and where SFT is best."""
+        name = method_name(BASELINE)
+        others = {method_name(one): scores for one, scores in self.scores.items() if one != BASELINE}
         if baseline := self.scores.get(BASELINE):
             for metric in (SAMPLED, GREEDY, _best_metric(baseline)):
-                self.comparisons[metric] = compare_runs(
-                    baseline, others, [metric], name=method_name(BASELINE), **options
-                )
+                self.comparisons[metric] = compare_runs(baseline, others, [metric], name=name, **options)
 
     def failures(self) -> list[str]:
         """Return a line for each run that failed: why, and where to read more."""
-        whole = f"report.html: {self.report_error}; the run directories in {self.cells.folder.out} are whole"
-        return [*self.cells.failures(lambda cell: method_name(cell.objective)), *([whole] if self.report_error else [])]
+        return self.cells.failures(lambda cell: method_name(cell.objective))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of quickstart.json."""
-        failures = {cell.objective: error for cell, error in self.cells.failed.items()}
         seconds: dict[str, Any] = {cell.objective: steps for cell, steps in self.cells.seconds.items()}
         return {
             "settings": self.settings.as_dict(),
             "scores": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
             "against_sft": {name: [one.as_dict() for one in made] for name, made in self.comparisons.items()},
-            "failures": failures | ({"report": self.report_error} if self.report_error else {}),
+            "failures": {cell.objective: error for cell, error in self.cells.failed.items()},
             "seconds": seconds | {"total": self.total_seconds},
             "report": None if self.report is None else str(self.report),
         }
@@ -183,7 +178,6 @@ class QuickstartOutcome:
 
 def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) -> QuickstartOutcome:
     """Do what is missing; raises `RunError` where the folder holds another quickstart."""
-    from trimsft.evaluate.scores import load_run
     from trimsft.report.page.build import write_report
 
     began, folder, scale = time.monotonic(), settings.folder(), settings.to_scale()
@@ -192,19 +186,14 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     outcome = QuickstartOutcome(settings, cells, {name: load_run(run, settings.tiers) for name, run in runs.items()})
     outcome.compare()
     if runs:
-        try:
-            outcome.report = write_report(
-                folder.out / "report.html",
-                {method_name(name): run for name, run in runs.items()},
-                title="TrimSFT quickstart",
-                settings={
-                    "command": f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}",
-                    **settings.as_dict(),
-                },
-                objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
-            )
-        except Exception as failure:  # the table is worth showing without it
-            outcome.report_error = one_line(failure)
+        command = f"trimsft quickstart{' --long' * settings.long} --seed {settings.seed}"
+        outcome.report = write_report(
+            folder.out / "report.html",
+            {method_name(name): run for name, run in runs.items()},
+            title="TrimSFT quickstart",
+            settings={"command": command, **settings.as_dict()},
+            objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
+        )
     outcome.total_seconds = time.monotonic() - began
     write_whole(folder.out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
     return outcome
@@ -217,19 +206,17 @@ GREEDY, SAMPLED = "greedy", "average"
 
 def headline(settings: QuickstartSettings, cell: Cell) -> str:
     """Return one number of a run that is done."""
-    from trimsft.evaluate.scores import load_run
-
     mean = macro(load_run(settings.folder().run(cell), settings.tiers), SAMPLED).value
     return f"average@{settings.samples} {100 * mean:.1f}"
 
 
 def _best_metric(baseline: Sequence[BenchmarkScore]) -> str:
-    """Return the metric at the temperature where SFT is right most often: what anybody gets by sampling sharper."""
+    """Return the metric at SFT's best temperature: what anybody gets by sampling sharper."""
     return baseline[0].known_as(f"T={best_temperature(baseline):g}")
 
 
 def tables_of(outcome: QuickstartOutcome) -> list[Table]:
-    """Return methods by tiers at temperature 1, with SFT at its best temperature; greedily; and over temperatures."""
+    """Return methods by tiers at temperature 1 and greedily, and over temperatures."""
     from trimsft.report.score_tables import score_table, temperature_table
 
     named = {method_name(name): scores for name, scores in outcome.scores.items()}
@@ -243,7 +230,7 @@ def tables_of(outcome: QuickstartOutcome) -> list[Table]:
 
 
 def describe(outcome: QuickstartOutcome) -> list[str]:
-    """Return what the scores say; each sentence is chosen by the numbers, none is written beforehand."""
+    """Return what the scores say; the numbers choose each sentence."""
     sentences = []
     places = {SAMPLED: "at temperature 1", GREEDY: "with greedy decoding"}
     for metric, comparisons in outcome.comparisons.items():

@@ -17,7 +17,7 @@ from trimsft import cli
 from trimsft.audit import suspects
 from trimsft.audit.run import AuditFolder, AuditSettings, audit
 from trimsft.audit.suspects import deal, read_gaps
-from trimsft.errors import DataError, RunError, UsageError
+from trimsft.errors import DataError, RunError
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
 
@@ -37,18 +37,14 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_data_is_flagged_in_a_copy(data, model) -> None:
+def test_suspects_are_ranked_and_found_in_the_data(data, model) -> None:
     before = data.read_bytes()
     result = audit(quick(data, model, threshold=LOW))
-    flagged = lines(result.folder.flagged_path)
-    assert [{name: row[name] for name in ("problem", "solution", "id")} for row in flagged] == lines(data)
     assert result.flagged == list(range(len(ROWS)))
-    scores = sorted((row["audit"]["score"] for row in flagged), reverse=True)
+    scores = sorted({one.row: one.score for one in reversed(result.suspects)}.values(), reverse=True)
     threshold = (scores[2] + scores[3]) / 2  # three rows are above it
     result = audit(quick(data, model, threshold=threshold))
-    bad = {one.row for one in result.suspects}
-    assert len(bad) == 3
-    assert {number for number, row in enumerate(lines(result.folder.flagged_path)) if row["audit"]["spans"]} == bad
+    assert len(result.flagged) == 3
     assert [one.score for one in result.suspects] == sorted((one.score for one in result.suspects), reverse=True)
     assert result.folder.read_suspects() == result.suspects
     assert all(ROWS[one.row]["solution"][one.start : one.end] == one.text for one in result.suspects)
@@ -106,35 +102,22 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     assert trained == [6, 6, 6] and len(result.flagged) == len(ROWS)  # the first part was not trained again
 
 
-def test_rows_of_the_hub_keep_their_other_columns(model, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [{"problem": "?", "solution": None, "id": 0}, *({**row, "id": 1} for row in ROWS[:2])]
-    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: datasets.Dataset.from_list(rows))
-    result = audit(quick("someone/something", model, threshold=LOW, drop_incomplete=True))
-    flagged = lines(result.folder.flagged_path)
-    assert [row["id"] for row in flagged] == [0, 1, 1] and flagged[0]["audit"] is None
-    assert result.flagged == [1, 2] and result.suspects[0].place.startswith("something (train), row ")
-
-
-def test_rows_that_are_not_audited_stay_in_the_copy(model, tmp_path, monkeypatch) -> None:
+def test_suspects_are_placed_by_file_and_line(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "x.jsonl", [{"problem": "no solution"}, *ROWS[:3]])
     with pytest.raises(DataError, match="line 1: 'problem' or 'solution' is missing") as refused:
         audit(quick(data, model))
     assert refused.value.remedy == ("drop_incomplete", True)
     result = audit(quick(data, model, drop_incomplete=True, limit=2, threshold=LOW))
-    flagged = lines(result.folder.flagged_path)
-    assert [row["audit"] is None for row in flagged] == [True, False, False, True] and result.flagged == [1, 2]
-    assert {one.place for one in result.suspects} == {"x.jsonl, line 2", "x.jsonl, line 3"}
+    assert {(one.row, one.place) for one in result.suspects} == {(0, "x.jsonl, line 2"), (1, "x.jsonl, line 3")}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: datasets.Dataset.from_list(ROWS[:2]))
+    result = audit(quick("someone/something", model, threshold=LOW, out=Path("hub")))
+    assert {one.place for one in result.suspects} == {f"something (train), row {row}" for row in (0, 1)}
 
 
 def test_an_audit_of_something_else_is_refused(data, model) -> None:
     settings = quick(data, model)
     audit(settings)
-    before = Path("audit/flagged.jsonl").read_bytes()
-    with pytest.raises(UsageError, match="out: is the folder that the data lies in"):
-        audit(quick("audit/flagged.jsonl", model))
-    assert Path("audit/flagged.jsonl").read_bytes() == before
     with pytest.raises(RunError, match="holds a run with other settings: limit"):
         audit(quick(data, model, limit=3))
     write(data, ROWS[:5])
@@ -150,9 +133,9 @@ def test_the_table_fits_80_columns_and_hides_nothing(model, tmp_path, monkeypatc
     assert result.exit_code == 0 and "flagged" in result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "\x1b" not in result.stdout and "\u202e" not in result.stdout
-    assert "⟨U+" in result.stdout and "[bold" in result.stdout
+    assert "\ufffd" in result.stdout and "[bold" in result.stdout
     told = json.loads(run(tmp_path / "x.jsonl", "--model", model, "--no-training", "--threshold", 90, "--json").stdout)
-    assert told["suspects"] == [] and told["rows"] == 2 and Path(told["data"]).exists()
+    assert told["suspects"] == [] and told["rows"] == 2 and Path(told["ranking"]).exists()
 
 
 # ---- other forms than problem and solution
@@ -173,8 +156,6 @@ def test_the_answers_of_chats_are_judged_and_found_again(training, chatty, tmp_p
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "chats.jsonl", CHATS)
     result = audit(quick(data, chatty, threshold=LOW, training=training, train_on="assistant"))
-    flagged = lines(result.folder.flagged_path)
-    assert [{name: row[name] for name in ("conversations", "id")} for row in flagged] == CHATS
     assert result.flagged == list(range(len(CHATS))) and result.suspects[0].place.startswith("chats.jsonl, line ")
     for one in result.suspects:
         solution = CHATS[one.row]["conversations"][1]["value"]  # type: ignore[index, union-attr]

@@ -45,7 +45,7 @@ def test_the_score_weighs_both_models_by_novelty() -> None:
 
 
 def suspects_of(tmp_path: Path, texts: list[list[str]], gaps: list[float], expected: str = "3", **options):
-    """The scores and suspects of rows whose tokens have these texts and gaps; the model expects one text throughout."""
+    """The suspects of rows whose tokens have these texts and gaps; the model expects one text throughout."""
     folder = AuditFolder(tmp_path)
     table = read_token_table(make_table(folder.tokens_path, texts, gap=gaps))
     columns = {**table.columns, "entropy": np.zeros(len(table), dtype=np.float32)}
@@ -58,32 +58,25 @@ def suspects_of(tmp_path: Path, texts: list[list[str]], gaps: list[float], expec
 
 
 def test_other_categories_are_not_judged(tmp_path) -> None:
-    scores, suspects = suspects_of(tmp_path, [["is", " 12"], ["is", " so"]], [-9.0] * 4, threshold=1.0, only="numeric")
-    assert [(one.row, one.start, one.text) for one in suspects] == [(0, 3, "12")]
-    assert scores.tolist() == [9.0, -np.inf]
+    texts = [["is", " 12"], ["is", " so"]]
+    (one,) = suspects_of(tmp_path, texts, [-9.0] * 4, threshold=1.0, only="numeric")
+    assert (one.row, one.start, one.text) == (0, 3, "12")
 
 
 def test_suspects_are_ranked_and_shown_in_place(tmp_path) -> None:
     """A tokenizer may begin a text with a space that the solution has not."""
     texts = [[" is", " 1", "2", ",", " is", " <0xE2><0x82>", "<0xAC>", "9"], ["is", " 7"]]
     gaps = [8.0, 8.0, -12.0, 8.0, 8.0, 8.0, 8.0, -7.0, 8.0, -9.0]
-    scores, (first, second, third) = suspects_of(tmp_path, texts, gaps, threshold=5.0)
+    first, second, third = suspects_of(tmp_path, texts, gaps, threshold=5.0)
     assert (first.row, first.start, first.end, first.text, first.expected) == (0, 3, 5, "12", "13")
     assert (first.left, first.right) == (" is ", ", is €9")
     assert (first.gap_before, first.gap_after, first.score) == (-12.0, None, 12.0)
     assert (second.row, second.start, second.end, second.text) == (1, 3, 4, "7")
-    assert (third.row, third.text, third.score) == (0, "9", 7.0) and scores.tolist() == [12.0, 9.0]
-    assert suspects_of(tmp_path, texts, gaps, threshold=20.0)[1] == []
-
-
-def test_a_wrong_step_has_its_whole_right_result_and_excerpts_have_whole_words(tmp_path) -> None:
-    texts = [["Many", " words", " stand", " before", " the", " step", ":", " 7", " +", " 5", " =", " 1", "3", "."]]
-    _, (one,) = suspects_of(tmp_path, texts, [8.0] * 12 + [-9.0, 8.0], expected="9")
-    assert (one.text, one.expected, one.problem) == ("13", "12", "?")
-    assert one.left == "words stand before the step: 7 + 5 = "
+    assert (third.row, third.text, third.score) == (0, "9", 7.0)
+    assert suspects_of(tmp_path, texts, gaps, threshold=20.0) == []
 
 
 def test_a_number_of_several_tokens_is_one_suspect(tmp_path) -> None:
     texts = [["x", " 4", "8", "1", " y"]]
-    _, (one,) = suspects_of(tmp_path, texts, [8.0, -7.0, -8.0, -9.0, 8.0], expected="6", threshold=3.0)
+    (one,) = suspects_of(tmp_path, texts, [8.0, -7.0, -8.0, -9.0, 8.0], expected="6", threshold=3.0)
     assert (one.text, one.expected) == ("481", "6")

@@ -1,4 +1,4 @@
-"""Rows of messages and tools: trained as `load_dataset` and TRL alone would, switches and templates of any kind."""
+"""Rows of messages and tools: trained as `load_dataset` and TRL alone would."""
 
 import json
 import logging
@@ -114,8 +114,8 @@ def place_of(folder: Path, rows: list[Row], place: str) -> tuple[str, Dataset]:
         (folder / "a.json").write_text(json.dumps(rows if place == "json" else {"data": rows}))
         path = str(folder / "a.json")
     elif place == "parquet":
-        path = str(folder / "a.parquet")
-        load_dataset("json", data_files=str(folder / "a.jsonl"), split="train", cache_dir=str(folder)).to_parquet(path)
+        a_jsonl, path = path, str(folder / "a.parquet")
+        load_dataset("json", data_files=a_jsonl, split="train", cache_dir=str(folder)).to_parquet(path)
         expected = loaded("parquet", path, folder.parent)
     elif place == "folder":
         write(folder / "a.jsonl", rows[:2])
@@ -147,7 +147,8 @@ def test_tokens_are_those_of_load_dataset_and_trl(form, only, tmp_path) -> None:
     assert (form == "strings") != ('{"name": "add", "arguments": {"a": 1, "b": 2}}' in calls[0])
     assert "null" not in calls[0] + calls[2] and "null" in calls[1]
     # the command makes the same tokens itself
-    given, _ = load_training_data(DataConfig(dataset_name=path, train_on=encoder.train_on), tokenizer, with_eval=False)
+    config = DataConfig(dataset_name=path, train_on=encoder.train_on)
+    given, _ = load_training_data(config, tokenizer, with_eval=False)
     assert given.column_names == ["input_ids", "labels"]
     assert list(zip(given["input_ids"], given["labels"], strict=True)) == wanted
 
@@ -210,21 +211,16 @@ def test_a_turn_that_is_switched_off_is_masked(switch: Row, place: int, tmp_path
     assert (on[1], off[1]) == (one + two, {2: two, 4: one}[place])
 
 
-def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("only", [False, True])
+def test_a_switch_in_every_form_and_on_every_way(only: bool, tmp_path: Path) -> None:
     answers = [turn("user"), {**ANSWERS[0], "weight": 0}, turn("user"), {**ANSWERS[1], "weight": 1}]
-    spoken = [
-        {"from": m["role"], "value": m["content"], **{k: v for k, v in m.items() if k == "weight"}} for m in answers
-    ]
-    forms = [{"messages": answers}, {"conversations": spoken}, {"prompt": answers[:1], "completion": answers[1:]}]
-    for number, row in enumerate(forms):
-        for only in (False, True) if "prompt" in row else (True,):
-            rows = load_rows(local(tmp_path, [row]))
-            stream = IterableDataset.from_generator(lambda rows=rows: iter(rows))
-            for given in (rows, [row], stream):
-                steps = {} if isinstance(given, Dataset | list) else {"max_steps": 1}
-                trained = texts(given, tmp_path, assistant_only_loss=only, **steps)[0][1]
-                assert "one" not in trained and "two<|im_end|>" in trained, number
-                assert ("Hi" in trained) != only
+    row = {"prompt": answers[:1], "completion": answers[1:]}
+    for given in [spoken({"messages": answers})] if only else [row, load_rows(local(tmp_path, [row]))[0]]:
+        for rows in ([given], IterableDataset.from_generator(lambda given=given: iter([given]))):
+            steps = {} if isinstance(rows, list) else {"max_steps": 1}
+            trained = texts(rows, tmp_path, assistant_only_loss=only, **steps)[0][1]
+            assert "one" not in trained and "two<|im_end|>" in trained
+            assert ("Hi" in trained) != only
 
 
 PART = {"type": "text", "text": "x", "weight": 0.5}
@@ -233,29 +229,30 @@ PART = {"type": "text", "text": "x", "weight": 0.5}
 @pytest.mark.parametrize(
     ("row", "options", "says"),
     [
-        (chat({"weight": -0.5}), {}, r"row 1: message 1: 'weight' must be a finite number of at least 0, .*got -0\.5"),
-        (chat({"weight": "0"}), {}, "row 1: message 1: 'weight' must be"),
-        (chat({"train": "no"}), {}, "row 1: message 1: 'train' must be a finite .*, got 'no'"),
-        ({**chat(), "weight": float("inf")}, {}, "row 1: 'weight' must be a finite number"),
-        (chat({"weight": 1}), {"assistant_only_loss": True}, "row 1: message 1: 'weight' trains a turn of user, and"),
-        (chat({"name": "Ann"}), {}, "row 1: message 1: the chat template of the model leaves 'name' of user out"),
+        (chat({"weight": -0.5}), {}, r"message 1: 'weight' must be .*got -0\.5"),
+        (chat({"weight": "0"}), {}, "message 1: 'weight' must be"),
+        (chat({"train": "no"}), {}, "message 1: 'train' must be .*got 'no'"),
+        ({**chat(), "weight": float("inf")}, {}, "'weight' must be a finite number"),
+        (chat({"weight": 1}), {"assistant_only_loss": True}, "message 1: 'weight' trains a turn of user, and"),
+        (chat({"name": "Ann"}), {}, "message 1: .* leaves 'name' of user out"),
         (chat({"reasoning_content": "so"}, at=4), {}, "message 4: .* leaves 'reasoning_content' of assistant out"),
-        (chat({"weights": 0}, at=2), {}, "row 1: message 2: .* leaves 'weights' of assistant out"),
+        (chat({"weights": 0}, at=2), {}, "message 2: .* leaves 'weights' of assistant out"),
         (chat({"content": [PART, {"type": "text", "text": "y", "wieght": 1}]}), {}, "message 1: a part .* 'wieght'"),
         (chat({"content": [PART, {"type": "image", "text": "y"}]}), {}, "message 1: a part of a message is not text"),
-        ({"messages": [turn("user"), {"content": "x"}]}, {}, "row 1: message 1: must be an object with a role"),
+        ({"messages": [turn("user"), {"content": "x"}]}, {}, "message 1: must be an object with a role"),
         ({"messages": [turn("user"), turn("assistant", None, tool_calls="x")]}, {}, "message 1: tool_calls must be a"),
-        ({**chat(), "tools": "["}, {}, "row 1: tools is text that is not JSON"),
+        ({**chat(), "tools": "["}, {}, "tools is text that is not JSON"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(row: Row, options: Row, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=f"^train data, .*{says}") as error:
+    with pytest.raises(DataError, match=f"^train data, row 1: .*{says}") as error:
         trainer_of([{**dict.fromkeys(row), **chat()}, row], tmp_path, **options)
     assert "\n" not in str(error.value)
     tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
     train_on = {"train_on": "assistant" if options else "all"}
-    with pytest.raises(DataError, match=f"^data, .*{says}"):
-        write_token_table(make_model(vocab_size=320), [chat(), row], tmp_path / "t", tokenizer=tokenizer, **train_on)
+    options_of_table = {"tokenizer": tokenizer, **train_on}
+    with pytest.raises(DataError, match=f"^data, row 1: .*{says}"):
+        write_token_table(make_model(vocab_size=320), [chat(), row], tmp_path / "t", **options_of_table)
     stream = trainer_of(
         IterableDataset.from_generator(lambda: iter([chat(), row])), tmp_path, max_steps=1, **options
     ).train_dataset
@@ -284,11 +281,11 @@ SKIPS_RESULTS = "{% for m in messages if m.role != 'tool' %}{{ m.tool_calls }}{{
 @pytest.mark.parametrize(
     ("row", "template", "says"),
     [
-        ({**chat(), "tools": [TOOLS["add"]]}, TEMPLATES["llama3"], "row 0: .* model leaves 'tools' out"),
-        ({"messages": CALLED}, SKIPS_CALLS, "row 0: message 1: .* leaves 'tool_calls' of assistant out"),
-        ({"messages": CALLED, "tools": [TOOLS["add"]]}, KNOWS_TOOLS, "row 0: message 1: .* leaves 'tool_calls'"),
-        ({"messages": CALLED}, SKIPS_RESULTS, "row 0: message 2: .* leaves 'content' of tool out"),
-        ({"prompt": CALLED[:1], "completion": CALLED[1:]}, SKIPS_CALLS, "row 0: message 1: .* leaves 'tool_calls'"),
+        ({**chat(), "tools": [TOOLS["add"]]}, TEMPLATES["llama3"], "row 0: .* leaves 'tools' out"),
+        ({"messages": CALLED}, SKIPS_CALLS, "message 1: .* leaves 'tool_calls' of assistant"),
+        ({"messages": CALLED, "tools": [TOOLS["add"]]}, KNOWS_TOOLS, "message 1: .* leaves 'tool_calls'"),
+        ({"messages": CALLED}, SKIPS_RESULTS, "message 2: .* leaves 'content' of tool"),
+        ({"prompt": CALLED[:1], "completion": CALLED[1:]}, SKIPS_CALLS, "message 1: .* leaves 'tool_calls'"),
     ],
 )
 def test_tools_need_a_template_that_knows_them(row: Row, template: str, says: str, tmp_path: Path) -> None:
@@ -302,35 +299,28 @@ def test_tools_need_a_template_that_knows_them(row: Row, template: str, says: st
 
 
 def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
-    line = "data: turns of system and user are trained, too; --train_on assistant trains the assistant's only"
-    folder, rows = make_folder(tmp_path / "model", chat=QWEN), [chat(), chat()]
-    data = write(tmp_path / "a.jsonl", rows)
+    line = "turns of system and user are trained, too; --train_on assistant trains the assistant's only"
+    rows, data = [chat(), chat()], write(tmp_path / "a.jsonl", [chat(), chat()])
     silent = {"prompt": chat()["messages"][:4], "completion": chat()["messages"][4:]}
+    off = [{**turn, "weight": int(turn["role"] == "assistant")} for turn in chat()["messages"]]
 
-    def said() -> list[str]:
-        lines = [record.getMessage() for record in caplog.records if "are trained, too" in record.getMessage()]
+    def said(act: Callable[[], Any]) -> list[str]:
         caplog.clear()
-        return lines
+        with caplog.at_level(logging.INFO, logger="trimsft"):
+            act()
+        return [one.getMessage() for one in caplog.records if "are trained, too" in one.getMessage()]
 
-    with caplog.at_level(logging.INFO, logger="trimsft"):
-        trainer_of(rows, tmp_path)
-        assert said() == [f"train {line}"]
-        trainer_of(IterableDataset.from_generator(lambda: iter(rows)), tmp_path, max_steps=1)
-        assert said() == [f"train {line}"]
-        trainer_of([{**row, "weight": 0.5} for row in rows], tmp_path)
-        assert said() == [f"train {line}"]
-        trainer_of([silent], tmp_path, completion_only_loss=False)
-        assert said() == [f"train {line}"]
-        trainer_of([silent], tmp_path)
-        trainer_of(rows, tmp_path, assistant_only_loss=True)
-        off = [{**turn, "weight": int(turn["role"] == "assistant")} for turn in chat()["messages"]]
-        trainer_of([{"messages": off}], tmp_path)
-        assert said() == []
-        write_token_table(folder, rows, tmp_path / "t.parquet", device="cpu")
-        assert said() == []  # the command's own default is the assistant
-        options = {"training": False, "device": "cpu", "train_on": "all"}
-        audit(AuditSettings(data=data, model=str(folder), out=tmp_path / "audit", **options))
-        assert said() == [line]
-        monkeypatch.setenv("RANK", "1")
-        trainer_of(rows, tmp_path)
-        assert said() == []
+    stream = IterableDataset.from_generator(lambda: iter(rows))
+    assert said(lambda: trainer_of(rows, tmp_path)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of(stream, tmp_path, max_steps=1)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of([silent], tmp_path, completion_only_loss=False)) == [f"train data: {line}"]
+    assert said(lambda: trainer_of([silent], tmp_path)) == []
+    assert said(lambda: trainer_of(rows, tmp_path, assistant_only_loss=True)) == []
+    assert said(lambda: trainer_of([{"messages": off}], tmp_path)) == []
+    model = str(make_folder(tmp_path / "model", chat=QWEN))
+    settings = AuditSettings(
+        data=data, model=model, out=tmp_path / "audit", training=False, device="cpu", train_on="all"
+    )
+    assert said(lambda: audit(settings)) == [f"data: {line}"]
+    monkeypatch.setenv("RANK", "1")
+    assert said(lambda: trainer_of(rows, tmp_path)) == []

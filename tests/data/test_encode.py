@@ -1,8 +1,6 @@
-"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table; lengths and overlap."""
+"""Encoding: what is masked, trained and cut; lengths."""
 
-import logging
 import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encode import (
-    Encoder,
-    LengthReport,
-    checked_rows,
-    encode,
-    load_training_data,
-    measure_lengths,
-    report_lengths,
-)
+from trimsft.data.encode import Encoder, LengthReport, checked_rows, encode, measure_lengths, report_lengths
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError
 
-from .toys import CHAT, ROWS, local, make_tokenizer, split, write
+from .toys import CHAT, ROWS, make_tokenizer, split
 
 ODD = [
     {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
@@ -59,15 +49,14 @@ def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start
     assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
 
 
-def test_eos_is_trained_once_and_spaces_stay() -> None:
+@pytest.mark.parametrize("solution", ["It is 2.", "It is 2.<eos>\n", "It is 2.<eos> <eos>", "  two \n"])
+def test_eos_is_trained_once_and_spaces_stay(solution: str) -> None:
     tokenizer = make_tokenizer(chat=CHAT)
-    for solution in ("It is 2.", "It is 2.<eos>\n", "It is 2.<eos> <eos>"):
-        assert split(tokenizer, one(tokenizer, solution=solution))[1] == "It is 2.<eos>"
-    assert split(tokenizer, one(tokenizer, solution="  two \n"))[1] == "  two \n<eos>"
+    text = solution if "two" in solution else "It is 2."
+    assert split(tokenizer, one(tokenizer, solution=solution))[1] == f"{text}<eos>"
 
 
 def test_tokenizers_that_add_cut_and_pad_and_one_without_eos() -> None:
-    """They add eos to prompts, or cut and pad; one column of the result is trained on."""
     tokenizer = make_tokenizer()
     special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -128,37 +117,15 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
 def test_a_row_that_cannot_be_rendered_is_named() -> None:
     assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
     for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
-        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution), got "):
+        with pytest.raises(DataError, match=r"rows: row 1 has no text as problem or solution, got "):
             checked_rows([ROWS[0], bad, bad])
     with pytest.raises(DataError, match="rows: there are none"):
         checked_rows([])
 
 
-# ---- overlap and lengths
+# ---- lengths
 
 LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
-
-
-def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
-    folder, tokenizer = tmp_path / "benchmarks", make_tokenizer(chat=CHAT)
-    options = {"benchmarks_dir": str(folder)}
-    for says in ("no such file or folder, got '.*benchmarks'", "the folder holds no file"):
-        with pytest.raises(DataError, match=f"benchmarks_dir: {says}"):
-            load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
-        folder.mkdir(exist_ok=True)
-    write(folder / "toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is $5+1$"}, {"problem": "???"}])
-    with caplog.at_level(logging.WARNING, logger="trimsft"):
-        train, _ = load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
-    assert "overlap: 2 of 8 training problems are benchmark problems (toy 2); the first rows: [2, 5]" in caplog.text
-    assert len(train) == 8
-    train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
-    answers = [split(tokenizer, row)[1] for row in train]
-    assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
-    with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
-        load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
-    write(folder / "toy.jsonl", [{"question": "z"}])
-    with pytest.raises(DataError, match=r'toy\.jsonl: has no text in a field "problem"'):
-        load_training_data(local(tmp_path, **options), tokenizer, with_eval=False)
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:
@@ -185,8 +152,3 @@ def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthR
 @given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
 def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
     assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
-
-
-def test_a_row_has_as_many_labels_as_tokens() -> None:
-    with pytest.raises(DataError, match="differ in length"):
-        measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)

@@ -34,7 +34,7 @@ def shown(one: Preview, *, colour: bool = False) -> str:
 
 
 def pieces(one: Preview, fate: str) -> str:
-    return "".join(token.text for token in one.rows[0].tokens if token.fate == fate)
+    return "".join(token.text for token in one.rows[0] if token.fate == fate)
 
 
 def test_masked_trained_and_weighed_parts() -> None:
@@ -50,15 +50,16 @@ def test_masked_trained_and_weighed_parts() -> None:
 
 
 def test_what_the_maximum_length_takes() -> None:
-    whole = seen().rows[0]
-    length, prompt = len(whole.tokens), whole.masked_tokens
-    one = seen(max_length=length - 1)
-    assert (one.rows[0].cut_tokens, one.rows[0].eos_trained, pieces(one, "cut")) == (1, False, "<eos>")
+    (whole,) = seen().rows
+    prompt = [token.fate for token in whole].count("masked")
+    one = seen(max_length=len(whole) - 1)
+    assert pieces(one, "cut") == "<eos>"
     assert "1 lost to the maximum length; eos is NOT trained" in shown(one)
     one = seen(max_length=prompt)
-    assert (one.rows[0].trained_tokens, pieces(one, "cut")) == (0, "It is \\boxed{2}.<eos>")
+    assert (pieces(one, "trained"), pieces(one, "cut")) == ("", "It is \\boxed{2}.<eos>")
     one = seen(max_length=3, keep="end")
-    assert (one.rows[0].masked_tokens, one.rows[0].trained_tokens, one.rows[0].eos_trained) == (1, 2, True)
+    assert [token.fate for token in one.rows[0]][-3:] == ["masked", "trained", "trained"]
+    assert "eos is trained" in shown(one)
 
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"

@@ -9,7 +9,7 @@ from tests.evaluate import tiny_model
 from trimsft.data.templates import TEXT_TEMPLATES, TemplateError, choose_template, recognise
 from trimsft.evaluate.prompts import make_prompts
 
-from .toys import CHAT, make_tokenizer
+from .toys import make_tokenizer
 
 ASK = "Please reason step by step, and put your final answer within \\boxed{}."
 
@@ -24,10 +24,6 @@ ASK = "Please reason step by step, and put your final answer within \\boxed{}."
             f"<|im_start|>user\nIs {{0}} 1%s?\n{ASK}<|im_end|>\n<|im_start|>assistant\n",
         ),
         (
-            "qwen25-math-cot",
-            f"<|im_start|>system\n{ASK}<|im_end|>\n<|im_start|>user\nIs {{0}} 1%s?<|im_end|>\n<|im_start|>assistant\n",
-        ),
-        (
             "llama-base-boxed",
             "<|start_header_id|>system<|end_header_id|>\n\nYou are a helpful assistant.<|end_of_text|>\n"
             f"<|start_header_id|>user<|end_header_id|>\n\nIs {{0}} 1%s?\n{ASK}<|end_of_text|>\n"
@@ -39,20 +35,6 @@ ASK = "Please reason step by step, and put your final answer within \\boxed{}."
 def test_texts(name: str, prompt: str) -> None:
     assert TEXT_TEMPLATES[name].render(["Is {0} 1%s?"]) == [prompt]  # nothing in a problem is a placeholder
     assert choose_template(name, make_tokenizer()).render(["Is {0} 1%s?"]) == [prompt]
-
-
-@pytest.mark.parametrize(
-    ("system_prompt", "chat", "plain"),
-    [
-        (None, f"[system]{ASK}<end>", f"{ASK}\n\n"),
-        ("Be brief.", "[system]Be brief.<end>", "Be brief.\n\n"),
-        ("", "", ""),
-    ],
-)
-def test_system_prompt(system_prompt: str | None, chat: str, plain: str) -> None:
-    tokenizer = make_tokenizer(chat=CHAT)
-    assert choose_template("chat", tokenizer, system_prompt).render(["?"]) == [f"<bos>{chat}[user]?<end>[assistant]"]
-    assert choose_template("plain", tokenizer, system_prompt).render(["?"]) == [f"{plain}Problem:\n?\n\nSolution:\n"]
 
 
 @pytest.mark.parametrize(
@@ -105,17 +87,13 @@ def tokenizer_of(special: list[str], chat: str | None, bos: str | None = None, e
         ("qwen-boxed", QWEN, DEFAULT + CHATML + ASSISTANT, None),
         ("chat", QWEN, CHATML + ASSISTANT, None),  # Qwen 3 writes no system message of its own
         ("chat", QWEN, DEFAULT + CHATML + ASSISTANT, "<|im_start|>"),  # ChatML, but SmolLM's bos
-        ("chat", QWEN[1:], DEFAULT + CHATML + ASSISTANT, None),
         ("chat", QWEN, DEFAULT + CHATML + ASSISTANT + "<think>\n", None),
-        ("plain", QWEN, None, None),
         ("llama-base-boxed", LLAMA, None, LLAMA[0]),
         ("chat", LLAMA, LLAMA_CHAT, LLAMA[0]),
-        ("plain", LLAMA[:2], None, LLAMA[0]),
         ("deepseek", DEEPSEEK, None, DEEPSEEK[0]),
         ("deepseek", DEEPSEEK, USER, DEEPSEEK[0]),
         ("chat", DEEPSEEK, LLAMA_CHAT, DEEPSEEK[0]),
         ("plain", [*DEEPSEEK, "<\uff5cUser\uff5c>"], None, DEEPSEEK[0]),
-        ("chat", ["<eos>"], USER, None),
         ("plain", ["<eos>"], None, None),
     ],
 )

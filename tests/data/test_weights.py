@@ -24,6 +24,8 @@ from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, UsageError
 from trimsft.train import TrimSFTTrainer
 
+TURNS = [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]
+TWO_ANSWERS = {"messages": TURNS}
 THINKS = "<think>so 4</think>It is \\boxed{\\frac{4}{1}}, 4."
 
 
@@ -52,9 +54,8 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
     tokenizer = make_tokenizer(chat=template, special=SPECIAL)
     rules = parse_weights(weights)
     if "problem" in row:
-        ids, values = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer)).encode_rows([row])[
-            0
-        ]
+        encoder = Encoder(tokenizer, rules=rules, template=choose_template("plain", tokenizer))
+        ids, values = encoder.encode_rows([row])[0]
     else:
         ids, values = TrlEncoder(tokenizer, rules=rules, **options).encode(row)
     borders = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(ids)]
@@ -63,19 +64,19 @@ def weighed(weights: str | None, row: Any, template: str = QWEN, **options: Any)
 
 
 @pytest.mark.parametrize(
-    ("weights", "pieces"),
+    ("weights", "piece", "weight"),
     [
-        ("thinking=0.5", {"<think>so 4</think>": 0.5}),
-        ("answer=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
-        ("boxed=3", {"\\boxed{\\frac{4}{1}}": 3}),
-        ("/frac/=0.25", {"frac": 0.25}),
-        (r"/<\/think>/=3", {"</think>": 3}),
-        ("thinking=0", {"<think>so 4</think>": 0}),
-        ("last_line=2", {"It is \\boxed{\\frac{4}{1}}, 4.": 2}),
-        ("completion=2, boxed=2", {"\\boxed{\\frac{4}{1}}": 4}),
+        ("thinking=0.5", "<think>so 4</think>", 0.5),
+        ("answer=2", "It is \\boxed{\\frac{4}{1}}, 4.", 2),
+        ("boxed=3", "\\boxed{\\frac{4}{1}}", 3),
+        ("/frac/=0.25", "frac", 0.25),
+        (r"/<\/think>/=3", "</think>", 3),
+        ("thinking=0", "<think>so 4</think>", 0),
+        ("last_line=2", "It is \\boxed{\\frac{4}{1}}, 4.", 2),
+        ("completion=2, boxed=2", "\\boxed{\\frac{4}{1}}", 4),
     ],
 )
-def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
+def test_spans_of_an_answer(weights: str, piece: str, weight: float) -> None:
     """In an answer, in a completion and in a solution alike."""
     rows: list[Any] = [
         {"messages": [turn("user", "<think>2+2?</think>"), turn("assistant", THINKS)]},
@@ -84,16 +85,15 @@ def test_spans_of_an_answer(weights: str, pieces: dict[str, float]) -> None:
     ]
     for row in rows:
         options = {"train_on": "assistant"} if "messages" in row else {}
-        found = [(text, weight) for text, weight in weighed(weights, row, **options) if text not in ("<eos>",)]
-        for piece, weight in pieces.items():
-            near = [text for text, value in found if value == weight and piece in text]
-            assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, found)  # eos, or the end of a turn
-        prompt = found[0]
+        prompt, *pieces = weighed(weights, row, **options)
         assert prompt[1] == 0 and "2+2?" in prompt[0]
+        near = [text for text, value in (prompt, *pieces) if value == weight and piece in text]
+        # eos, or the end of a turn, may follow
+        assert near and (weight == 0 or len(near[0]) <= len(piece) + 14), (row, pieces)
 
 
 def test_roles_and_turns() -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    row = TWO_ANSWERS
     ask, one, two = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant", "\none<|im_end|>\n", "\ntwo<|im_end|>\n"
     first = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
     by_prompt = weighed("prompt=0.1", row, train_on="assistant")
@@ -176,7 +176,7 @@ def trained_of(path: Path, row: Any, template: str, **options: Any) -> str:
 
 @pytest.mark.parametrize("template", ENDS)
 def test_the_command_trains_the_assistant(template: str, tmp_path: Path) -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "one"), turn("user", "b"), turn("assistant", "two")]}
+    row = TWO_ANSWERS
     mark = "<｜Assistant｜>" if template == "deepseekv3" else ""  # noqa: RUF001  TRL has it trained
     for train_on, answers in ((None, ["one", "two"]), ("assistant", ["one", "two"]), ("last", ["two"])):
         wanted = "".join(mark + answer + ENDS[template] for answer in answers)
@@ -194,12 +194,12 @@ def test_thoughts_that_templates_write_or_drop_are_masked(tmp_path: Path) -> Non
     bare = {"messages": [turn("user", "a"), turn("assistant", "one")]}
     assert trained_of(tmp_path, bare, "qwen3", weights="empty_thinking=1") == f"<think></think>one{end}"
     assert trained_of(tmp_path, bare, "qwen3") == f"one{end}"
-    # a template that is not known, and forgets: its answers stand elsewhere where others follow, but for the last
-    says = r"writes message 1 differently where others follow.*train the last turn alone, take a template that marks"
+    # a template that forgets: its answers stand elsewhere where others follow, but for the last
+    says = "writes message 1 differently where others follow.*train the last turn alone"
     with pytest.raises(DataError, match=says):
         trained_of(tmp_path, row, FORGETS)
     assert trained_of(tmp_path, row, FORGETS, train_on="last") == f"<think>whytwo</think>two{end}"
-    with pytest.raises(DataError, match="message 1: the chat template of the model leaves '<think>' of assistant out"):
+    with pytest.raises(DataError, match=r"message 1: .* leaves '<think>' of assistant out"):
         trained_of(tmp_path, row, "deepseekv3")
 
 
@@ -255,7 +255,10 @@ def by_hand(
             if objective:
                 facts |= {"position": torch.arange(1, len(ids))[is_kept], "row": torch.zeros(len(kept))}
                 facts["role"] = torch.from_numpy(encoder.roles(row, ids)[1:][is_kept])
-            data = lambda tokens, known=facts: weigh.weights(replace(tokens, **known)) * known["data_weight"]  # noqa: E731
+
+            def data(tokens: TokenStats, known: Any = facts) -> torch.Tensor:
+                return weigh.weights(replace(tokens, **known)) * known["data_weight"]
+
             total = total + tiny.plain_loss(logits, labels, data, normalizer=1.0).loss
     (total / count).backward()
     return float(total.detach() / count), tiny.gradients_of(model)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, Features, List, Value
 
-from trimsft.data import load
+from trimsft.data import files
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, from_hub, load_benchmark, read_problems
 
@@ -98,8 +98,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.jsonl.gz"
     path.write_bytes(gzip.compress(b" " * 2**26))
-    monkeypatch.setattr(load, "LONGEST_LINE", 2**20)
-    for read in (load_benchmark, load.read_file):
+    monkeypatch.setattr(files, "LONGEST_LINE", 2**20)
+    for read in (load_benchmark, lambda file: list(files.read_records(file))):
         tracemalloc.start()
         with pytest.raises(DataError, match=r"mine\.jsonl\.gz, line 1: longer than 1,048,576 bytes"):
             read(path)

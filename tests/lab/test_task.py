@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import UsageError
-from trimsft.evaluate.benchmarks import read_problems
 from trimsft.lab.task import (
     ALL_TIERS,
     FAR,
@@ -25,7 +24,6 @@ from trimsft.lab.task import (
     draw_problems,
     side_of,
     training_rows,
-    write_benchmark,
     write_solution,
     write_training,
 )
@@ -77,7 +75,6 @@ def test_benchmarks_are_distinct_grow_at_the_end_and_are_never_trained_on() -> N
     [
         ("steps", ["Step 1: 7 + 5 = 12.", "Step 2: 12 * 3 = 36.", "Step 3: 36 - 4 = 32.", "Step 4: 32 / 8 = 4."]),
         ("arrows", ["[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] [32 / 8 -> 4] => \\boxed{4}"]),
-        ("words", ["Adding 5 to 7 gives 12. Multiplying 12 by 3 gives 36. Taking 4 from 36 gives 32. Dividing 32"]),
     ],
 )
 def test_formats_by_hand(style: str, parts: list[str]) -> None:
@@ -121,14 +118,10 @@ def test_rows_say_what_was_done_to_them_and_settings_change_one_thing() -> None:
         assert row["slips"] or f"\\boxed{{{row['answer']}}}" in row["solution"]
 
 
-def test_training_and_evaluation_read_the_files(tmp_path) -> None:
+def test_training_reads_the_file(tmp_path) -> None:
     settings = FineTuning(rows=200, slip_rate=0.2)
     path = write_training(tmp_path / "train.jsonl", settings)
     rows = load_rows(DataConfig(dataset_name=str(path)), split="train")
     assert rows["solution"][:] == [row["solution"] for row in training_rows(settings)]
-    read = read_problems(write_benchmark(tmp_path / "lab-hard.jsonl", "lab-hard", 50))
-    assert [(p.id, p.problem, p.answer) for p in read] == [
-        (p.id, p.problem, p.answer) for p in benchmark("lab-hard", 50)
-    ]
     with pytest.raises(UsageError, match="slip_rate: must be at most 1"):
         FineTuning(slip_rate=1.5)

@@ -80,7 +80,7 @@ def test_several_models_and_a_sample(folder, phi, data) -> None:
         ("--data rows.jsonl --out rows.jsonl", "--out: must be a folder, or for one model a file that ends in .parq"),
         ("--data rows.jsonl --out dir.parquet", "--out: must be a folder, or for one model a file that ends in .par"),
         ("--data chat.jsonl", "model: its tokenizer has no chat template, which rows of messages need; take a model"),
-        ("--data chat.jsonl --template plain", "--template: has no effect on rows without problem and solution (chat"),
+        ("--data chat.jsonl --template plain", "--template: has no effect on data without 'problem' and"),
     ],
 )
 def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> None:

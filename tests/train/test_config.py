@@ -1,8 +1,8 @@
 """Settings: SFTConfig with an objective, from YAML, words and Python; bad ones leave no trace."""
 
 import dataclasses
-import os
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any

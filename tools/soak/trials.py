@@ -138,7 +138,9 @@ class Bench:
 
         self.folder = folder.resolve()
         self.data = lab.write_training(self.folder / "train.jsonl", lab.FineTuning(rows=48))
-        self.benchmark = lab.write_benchmark(self.folder / "sums.jsonl", "lab-easy", 6)
+        problems = [{"problem": one.problem, "answer": one.answer} for one in lab.benchmark("lab-easy", 6)]
+        self.benchmark = self.folder / "sums.jsonl"
+        self.benchmark.write_text("".join(json.dumps(one) + "\n" for one in problems))
         self.base = lab.base_model_path()
         self._references: dict[str, Reference] = {}
 

@@ -3,7 +3,6 @@
 audit/tokens.parquet    the token table of the data under the model as it was given
 audit/folds/1/ ...      a run directory for each training, with the token table of the rows that it has not seen
 audit/suspects.jsonl    a line for each `Suspect`
-audit/flagged.jsonl     the data, each row with the field "audit"
 
 The data is read and never written. Nothing heavy is imported before an audit begins.
 """
@@ -11,19 +10,15 @@ The data is read and never written. Nothing heavy is imported before an audit be
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from trimsft.data.load import RowSettings
-from trimsft.data.visible import visible
-from trimsft.errors import UsageError
+from trimsft.data.visible import single_line
 from trimsft.options import option
-from trimsft.runs import JsonLines, RunDirectory, environment, find_weights
-from trimsft.runs.files import written_beside
+from trimsft.runs import JsonLines, RunDirectory, environment, find_weights, write_whole
 from trimsft.runs.parsing import checked
 from trimsft.tables import Cell, Table, Tabular
 from trimsft.tokens.categories import CATEGORIES
@@ -67,14 +62,12 @@ class AuditSettings(RowSettings):
 class Suspect:
     """A span of a solution that looks wrong."""
 
-    row: int  # of the data, from 0
+    row: int  # of those that were audited, from 0
     place: str = ""  # file and line, for a person to open
     start: int  # characters of the solution, or of the trained text of another form; at the end of it the span is empty
     end: int
     text: str
-    expected: str
-    """The right result where the span is that of a wrong step such as 7 + 5 = 13; else what the model would have
-    written: the span up to its worst token, then the model's own choice."""
+    expected: str  # the span up to its worst token, then the model's own choice
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
     score: float  # of the worst token, see `trimsft.audit.suspects`
@@ -89,7 +82,6 @@ class AuditFolder(RunDirectory):
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
         self.suspects_path = self.path / "suspects.jsonl"
-        self.flagged_path = self.path / "flagged.jsonl"
 
     def fold(self, number: int) -> RunDirectory:
         """Return the run directory of one training."""
@@ -111,15 +103,13 @@ class AuditResult(Tabular):
 
     @property
     def flagged(self) -> list[int]:
-        """The rows with a suspect, by their number in the data, from 0."""
+        """The rows with a suspect, by their number."""
         return sorted({one.row for one in self.suspects})
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         return {
-            "folder": str(self.folder.path),
             "ranking": str(self.folder.suspects_path),
-            "data": str(self.folder.flagged_path),
             "rows": self.rows,
             "flagged": self.flagged,
             "suspects": [asdict(one) for one in self.suspects],
@@ -128,21 +118,18 @@ class AuditResult(Tabular):
     @property
     def tables(self) -> list[Table]:
         """The worst suspects."""
-
-        def shown(text: str) -> str:
-            return visible(text).replace("\n", "↵").replace("\t", "⇥")
-
         rows = []
         for one in self.suspects[:20]:
             numbers = (one.gap_before, one.gap_after, one.score)
             gaps = (Cell("" if number is None else f"{number:.1f}", data=number) for number in numbers)
-            written = f"{shown(one.left)[-16:]}[{shown(one.text)[:10] or 'end'}]{shown(one.right)[:6]}"
-            rows.append((Cell(str(one.row)), *gaps, Cell(shown(one.expected)[:10]), Cell(written)))
+            left, text, right, expected = map(single_line, (one.left, one.text, one.right, one.expected))
+            written = f"{left[-16:]}[{text[:10] or 'end'}]{right[:6]}"
+            rows.append((Cell(str(one.row)), *gaps, Cell(expected[:10]), Cell(written)))
         return [Table("", ("row", "before", "after", "score", "expected", "written"), tuple(rows), left=(4, 5))]
 
 
 def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done, rows: None) -> AuditResult:
-    """Rank what looks wrong in the data, and write the ranking and a flagged copy into the folder of the audit.
+    """Rank what looks wrong in the data, and write the ranking into the folder of the audit.
 
     The folder is bound to its settings and data; what is in it already is not measured again.
     """
@@ -150,43 +137,17 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     from trimsft.data.encode import fingerprint_rows, load_tokenizer
 
     rows, loaded = settings.read()
-    rows, numbers = rows[: settings.limit], loaded.numbers[: settings.limit]
     tokenizer = load_tokenizer(find_weights(settings.model))
     folder = AuditFolder(settings.out)
-    if any(Path(source.name).resolve().parent == folder.path.resolve() for source in loaded.sources):
-        hint = "choose another folder for the audit"  # the data would be written over
-        raise UsageError("is the folder that the data lies in", field="out", value=str(folder.path), hint=hint)
     given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
     with folder.lock():
         folder.settle_config({**given, "data_sha256": fingerprint_rows(rows)}, harmless=HARMLESS)
         folder.write_manifest(**environment(), model={"name": settings.model}, finished=None)
         measure(folder, rows, settings, on_progress)
         gaps = read_gaps(folder, settings, len(rows))
-        scores, spans = find_suspects(folder, gaps, rows, tokenizer, settings)
-        places = [f"{Path(one.name).name}, {one.unit} {number}" for one in loaded.sources for number in one.numbers]
-        suspects = [replace(one, row=numbers[one.row], place=places[numbers[one.row]]) for one in spans]
-        whole = chain.from_iterable(one.records for one in loaded.sources)
-        _write(folder, whole, dict(zip(numbers, scores.tolist(), strict=True)), suspects)
+        found = find_suspects(folder, gaps, rows, tokenizer, settings)
+        suspects = [replace(one, place=Path(loaded.places[one.row]).name) for one in found]
+        lines = (json.dumps(asdict(one)) + "\n" for one in suspects)
+        write_whole(folder.suspects_path, "".join(lines).encode())
         folder.mark_finished()
     return AuditResult(folder=folder, suspects=suspects, rows=len(rows))
-
-
-def _write(
-    folder: AuditFolder, rows: Iterable[Mapping[str, Any]], scores: Mapping[int, float], suspects: list[Suspect]
-) -> None:
-    """Write the ranking and the flagged copy of the data."""
-    spans: dict[int, list[dict[str, Any]]] = {}
-    for one in suspects:
-        spans.setdefault(one.row, []).append({"start": one.start, "end": one.end, "score": one.score})
-    with written_beside(folder.suspects_path) as place:
-        place.write_bytes(b"".join(as_line(asdict(one)) for one in suspects))
-    with written_beside(folder.flagged_path) as place, open(place, "wb") as copy:
-        for number, row in enumerate(rows):
-            score = round(scores.get(number, -math.inf), 3)
-            judged = {"score": score if math.isfinite(score) else None, "spans": spans.get(number, [])}
-            copy.write(as_line({**row, "audit": judged if number in scores else None}))
-
-
-def as_line(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a line of JSON; what JSON has no form for (a date of Parquet) as text."""
-    return (json.dumps(row, default=str) + "\n").encode()

@@ -1,17 +1,15 @@
 r"""Gaps before and after a short training, and the spans of text that look wrong by them.
 
-Trainings are cross-fitted: the rows are dealt into parts at random, and the gaps of each part are measured after plain
-SFT on the others. A model that has seen a row begins to reproduce it, with its errors; this one can only know what the
-other rows teach, which is what tells news (it rises) from noise (it stays low).
+Trainings are cross-fitted: rows are dealt into parts at random, and the gaps of each part are measured after plain SFT
+on the others. Such a model knows only what other rows teach: news rises, and noise stays low.
 
-A token looks wrong to a model that is sure of another one: s = -gap / (1 + entropy). Where many continuations are as
-good (a large entropy), a low gap says little. The score joins what both models say:
+A token looks wrong to a model that is sure of another one: s = -gap / (1 + entropy). The score joins both models, by
+the share x of the data that is news to the model as it was given:
 
     score = (1 - x) / 2 * s_before + (1 + x) / 2 * s_after
-
-x says how much of the data is news to the model as it was given: what is new is low before and not after training.
 """
 
+import json
 import random
 import re
 import shutil
@@ -26,11 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.audit.run import AGAIN, AuditFolder, AuditSettings, Progress, Suspect, as_line
-from trimsft.audit.steps import arithmetic_steps
+from trimsft.audit.run import AuditFolder, AuditSettings, Progress, Suspect
 from trimsft.data.templates import Rendering
 from trimsft.data.visible import TokenTexts
-from trimsft.errors import RunError
 from trimsft.runs import RunDirectory, find_weights, write_whole
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.table import TokenTable, read_token_table
@@ -55,24 +51,20 @@ def deal(rows: int, seed: int) -> list[list[int]]:
 
 
 def measure(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progress: Progress) -> None:
-    """Write the table of all rows under the model as it was given, and of each part under one trained on the others.
-
-    Tables that are there are left as they are.
-    """
+    """Write the missing tables: of all rows under the model as given, of each part under one trained on the others."""
     rendering = settings.as_trained([settings.model])  # the same before and after
     options = {**asdict(rendering), "batch_tokens": settings.batch_tokens, "device": settings.device}
     on_rows = partial(on_progress, "gaps before training")
     write_token_table(settings.model, rows, folder.tokens_path, on_progress=on_rows, **options)
     parts = deal(len(rows), settings.seed) if settings.training else []
     for number, part in enumerate(parts, start=1):
-        run, of = folder.fold(number), f"{number} of {FOLDS}"
+        run, held_out = folder.fold(number), set(part)
         if not run.tokens_path.exists():
-            others = sorted(set(range(len(rows))) - set(part))
-            on_progress(f"training {of}", 0, len(others))
-            _train(run, [rows[row] for row in others], settings, rendering)
-            on_progress(f"training {of}", len(others), len(others))
-            held_out, on_rows = [rows[row] for row in part], partial(on_progress, f"gaps after {of}")
-            write_token_table(run.model_dir, held_out, run.tokens_path, on_progress=on_rows, **options)
+            on_progress(f"training {number} of {FOLDS}", 0, len(rows) - len(part))
+            _train(run, [row for place, row in enumerate(rows) if place not in held_out], settings, rendering)
+            on_rows = partial(on_progress, f"gaps after {number} of {FOLDS}")
+            own = [rows[row] for row in part]
+            write_token_table(run.model_dir, own, run.tokens_path, on_progress=on_rows, **options)
         for weights in (run.model_dir, run.train_dir):  # of no use to others, and large
             shutil.rmtree(weights, ignore_errors=True)
 
@@ -82,8 +74,11 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
     from trimsft.train import train_model
 
     data = run.path.resolve() / "rows.jsonl"
-    write_whole(data, b"".join(map(as_line, rows)))
+    write_whole(data, "".join(json.dumps(row, default=str) + "\n" for row in rows).encode())
     of_form = ("template", "system_prompt") if "problem" in rows[0] else ("train_on", "completion_only_loss")
+    options = {name: getattr(rendering, name) for name in ("weights", *of_form)}
+    if settings.device == "cpu":
+        options |= {"use_cpu": True, "bf16": False}
     batch = min(BATCH_ROWS, len(rows))
     with redirect_stdout(sys.stderr):
         train_model(
@@ -92,7 +87,7 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
             out=str(run.path),
             objective="sft",
             max_length=rendering.max_length or None,
-            truncation_mode=rendering.truncation_mode or "keep_start",
+            truncation_mode=f"keep_{rendering.keep}",
             max_steps=min(settings.updates, -(-len(rows) // batch)),
             per_device_train_batch_size=batch,
             learning_rate=settings.learning_rate,
@@ -102,8 +97,7 @@ def _train(run: RunDirectory, rows: Rows, settings: AuditSettings, rendering: Re
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            **{name: getattr(rendering, name) for name in ("weights", *of_form)},
-            **({"use_cpu": True, "bf16": False} if settings.device == "cpu" else {}),
+            **options,
         )
 
 
@@ -117,10 +111,7 @@ def read_gaps(folder: AuditFolder, settings: AuditSettings, rows: int) -> tuple[
         return before, before
     after = {name: before[name].copy() for name in ("gap", "entropy", "competitor_id")}
     for number, part in enumerate(deal(rows, settings.seed), start=1):
-        path = folder.fold(number).tokens_path
-        held_out, tokens = read_token_table(path), np.isin(before["example"], part)
-        if not np.array_equal(held_out["token_id"], before["token_id"][tokens]):
-            raise RunError(f"{path}: is not about the tokens of {folder.tokens_path}", hint=AGAIN)
+        held_out, tokens = read_token_table(folder.fold(number).tokens_path), np.isin(before["example"], part)
         for name, values in after.items():
             values[tokens] = held_out[name]
     return before, replace(before, columns={**before.columns, **after})
@@ -140,66 +131,60 @@ def token_scores(before: TokenTable, after: TokenTable) -> NDArray[np.float32]:
 
 def find_suspects(
     folder: AuditFolder, gaps: tuple[TokenTable, TokenTable], rows: Rows, tokenizer: Any, settings: AuditSettings
-) -> tuple[NDArray[np.float32], list[Suspect]]:
-    """Return the highest score of each row, and the spans whose score reaches the threshold, the worst first."""
-    (before, after), texts = gaps, TokenTexts(tokenizer)
-    scores = token_scores(before, after)
+) -> list[Suspect]:
+    """Return the spans whose score reaches the threshold, the worst first; of several in one word only the worst."""
+    before, after = gaps
+    texts, scores = TokenTexts(tokenizer), token_scores(before, after)
+    is_low = scores >= settings.threshold
     if settings.only is not None:
-        scores[before["category"] != CATEGORIES.index(settings.only)] = -np.inf
-    highest = np.full(len(rows), -np.inf, dtype=np.float32)
-    np.maximum.at(highest, before["example"], scores)
-    low_rows = np.flatnonzero(highest >= settings.threshold)
-    words = read_token_table(folder.tokens_path, examples=low_rows.tolist())
+        is_low &= before["category"] == CATEGORIES.index(settings.only)
+    low_rows = np.unique(before["example"][is_low]).tolist()
+    words = read_token_table(folder.tokens_path, examples=low_rows)
     suspects: list[Suspect] = []
-    for row in low_rows.tolist():
+    for row in low_rows:
         begin, end = np.searchsorted(before["example"], [row, row + 1]).tolist()
         first = int(np.searchsorted(words["example"], row))
-        is_ended = before["token_id"][end - 1] == before.metadata.get("eos_id")
-        text, spans = text_and_spans(words.texts["text"][first : first + end - begin], is_ended=is_ended)
+        pieces = list(words.texts["text"][first : first + end - begin])
+        if before["token_id"][end - 1] == before.metadata.get("eos_id"):
+            pieces[-1] = ""
+        text, spans = text_and_spans(pieces)
         spaces = len(text) - len(text.lstrip())  # a tokenizer may begin with a space that the solution has not
         shift = max(0, rows[row]["solution"].find(text.strip())) - spaces if "solution" in rows[row] else 0
-        steps = [(step.result, step.right) for step in arithmetic_steps(text) if not step.holds]
-        found = []
-        for at in np.flatnonzero(scores[begin:end] >= settings.threshold).tolist():
-            start, stop = whole_word(text, *spans[at])
-            # of the word, the first token that is not the model's choice
-            odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
-            competitor = texts[int(after["competitor_id"][begin + odd])].strip(" ")
-            results = [right for (low, high), right in steps if low <= start < high]
-            left, right = text[max(0, start - REACH) : start], text[stop : stop + REACH]
-            found.append(
-                Suspect(
-                    row=row,
-                    start=start + shift,
-                    end=stop + shift,
-                    text=text[start:stop],
-                    expected=results[0] if results else text[start : spans[odd][0]] + competitor,
-                    gap_before=round(float(before["gap"][begin + at]), 3),
-                    gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
-                    score=round(float(scores[begin + at]), 3),
-                    # whole words
-                    left=left if start <= REACH else left.partition(" ")[2] or left,
-                    right=right if stop + REACH >= len(text) else right.rpartition(" ")[0] or right,
-                    problem=str(rows[row].get("problem", "")),
-                )
-            )
-        # of several in one word or in touching ones only the worst
+        places = np.flatnonzero(is_low[begin:end])
         taken: list[Span] = []
-        for one in sorted(found, key=lambda one: (-one.score, one.start)):
-            if all(one.end < start or stop < one.start for start, stop in taken):
-                suspects.append(one)
-            taken.append((one.start, one.end))
-    return highest, sorted(suspects, key=lambda one: (-one.score, one.row, one.start))
+        for at in places[np.argsort(-scores[begin:end][places], kind="stable")].tolist():
+            start, stop = whole_word(text, *spans[at])
+            if all(stop < low or high < start for low, high in taken):
+                # of the word, the first token that is not the model's choice
+                odd = next((one for one in range(at) if spans[one][1] > start and after["gap"][begin + one] < 0), at)
+                choice = texts[int(after["competitor_id"][begin + odd])].strip(" ")
+                suspects.append(
+                    Suspect(
+                        row=row,
+                        start=start + shift,
+                        end=stop + shift,
+                        text=text[start:stop],
+                        expected=text[start : spans[odd][0]] + choice,
+                        gap_before=round(float(before["gap"][begin + at]), 3),
+                        gap_after=round(float(after["gap"][begin + at]), 3) if settings.training else None,
+                        score=round(float(scores[begin + at]), 3),
+                        left=text[max(0, start - REACH) : start],
+                        right=text[stop : stop + REACH],
+                        problem=str(rows[row].get("problem", "")),
+                    )
+                )
+            taken.append((start, stop))
+    return sorted(suspects, key=lambda one: (-one.score, one.row, one.start))
 
 
-def text_and_spans(tokens: Sequence[str], *, is_ended: bool) -> tuple[str, list[Span]]:
-    """Return the text of tokens, in which parts of a character are <0xE2>, and where each stands; eos at its end.
+def text_and_spans(tokens: Sequence[str]) -> tuple[str, list[Span]]:
+    """Return the text of tokens, in which parts of a character are <0xE2>, and where each stands.
 
-    >>> text_and_spans(["It", " costs", " <0xE2><0x82>", "<0xAC>", "5", "<eos>"], is_ended=True)
-    ('It costs €5', [(0, 2), (2, 8), (8, 9), (9, 10), (10, 11), (11, 11)])
+    >>> text_and_spans(["It", " costs", " <0xE2><0x82>", "<0xAC>", "5"])
+    ('It costs €5', [(0, 2), (2, 8), (8, 9), (9, 10), (10, 11)])
     """
     pieces = []
-    for token in [*tokens[:-1], ""] if is_ended else tokens:
+    for token in tokens:
         parts = re.split("<0x([0-9A-F]{2})>", token)  # texts and bytes in turn
         pieces.append(b"".join(bytes.fromhex(part) if at % 2 else part.encode() for at, part in enumerate(parts)))
     joined = b"".join(pieces)
@@ -212,15 +197,11 @@ def whole_word(text: str, start: int, end: int) -> Span:
 
     >>> whole_word("Step 1: 7 + 5 = 137.", 17, 18)   # the 3 of 137
     (16, 19)
-    >>> whole_word("so we get", 2, 5)                # " we" without its space
-    (3, 5)
     """
     inner = text[start:end]
     if inner.strip():
         start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
-    borders = {place for word in re.finditer("[0-9A-Za-z]+", text) for place in range(word.start() + 1, word.end())}
-    while start in borders:
-        start -= 1
-    while end in borders:
-        end += 1
+    for word in re.finditer("[0-9A-Za-z]+", text):
+        start = word.start() if word.start() < start < word.end() else start
+        end = word.end() if word.start() < end < word.end() else end
     return start, end

@@ -285,8 +285,7 @@ def audit(settings: AuditSettings) -> Output:
     with Progress() as show:
         result = run_audit(settings, on_progress=show)
     flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
-    files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
-    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}")
+    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 

@@ -36,10 +36,7 @@ log = logging.getLogger("trimsft")
 
 
 def check_chats(rows: Iterable[Row], encoder: TrlEncoder, where: str) -> bool:
-    """Refuse chats that would not be trained as they are, log whose turns are trained, and return if any has weights.
-
-    TRL does not know the `SWITCHES`.
-    """
+    """Refuse chats that would not be trained as they are, log whose turns are, return if any has weights."""
     roles: set[str] = set()
     is_weighed = False
     for number, row in enumerate(rows):
@@ -83,12 +80,13 @@ class TrlEncoder:
             ids, is_trained = self._masked(row)
             weights = is_trained.astype(np.float64)
             chat = [message for message, _ in self.turns(row)]
-            if set(self.rules) - set(OF_TEMPLATES) or any(map(has_weights, chat)):
-                text = self._placed(row, chat, ids)
-                weights = self.apply_rules(text, is_trained, weights * self._factors_of_messages(text, chat))
-            elif chat and self.rules and "</think>" in self.text(row):
-                # where a template is not TRL's, it drops thoughts itself, and turns may have no place
-                text = self._placed(row, chat, ids, has_turns=isinstance(self._chat_template, str))
+            is_placed = bool(set(self.rules) - set(OF_TEMPLATES)) or any(map(has_weights, chat))
+            if is_placed or (chat and self.rules and "</think>" in self.text(row)):
+                # a template that is not TRL's drops thoughts itself, and turns may have no place
+                has_turns = is_placed or isinstance(self._chat_template, str)
+                text = self._placed(row, chat, ids, has_turns=has_turns)
+                for place, message in enumerate(chat if is_placed else ()):
+                    _weigh(weights, text, place, message)
                 weights = self.apply_rules(text, is_trained, weights)
         return ids, weights * as_weight(row.get("weight"), "weight")
 
@@ -103,7 +101,7 @@ class TrlEncoder:
         return self._placed(row, [message for message, _ in self.turns(row)], ids).roles()
 
     def apply_rules(self, text: RowText, is_trained: NDArray[np.bool_], weights: Weights) -> Weights:
-        """Return weights times the factor of every rule that fits; what a rule alone trains begins with 1."""
+        """Return weights times the rules that fit; what a rule alone trains begins with 1."""
         fits = {rule: text.fitting(rule, is_trained) for rule in self.rules}
         alone = np.any([mask & ~is_trained for mask in fits.values()], axis=0) if fits else False
         weights = np.where(alone, 1.0, weights)
@@ -113,7 +111,7 @@ class TrlEncoder:
         return weights
 
     def turns(self, row: Row) -> list[tuple[Any, bool]]:
-        """Return the messages of a row, and whether the settings train each; none where it holds text or tokens."""
+        """Return the messages of a row, if it has some, and whether the settings train each."""
         if "input_ids" in row:
             return []
         parts = [(row.get("messages"), True)]
@@ -125,7 +123,7 @@ class TrlEncoder:
         return [(turn, is_on and place in trained) for place, (turn, is_on) in enumerate(turns)]
 
     def check(self, row: Row) -> None:
-        """Refuse a chat of which the template leaves a part out, or whose weights the settings contradict."""
+        """Refuse a chat that the template does not write whole, or whose weights the settings contradict."""
         as_weight(row.get("weight"), "weight")
         turns = self.turns(row)
         chat = [message for message, _ in turns]
@@ -133,32 +131,21 @@ class TrlEncoder:
             where, role, calls = f"message {turn}", _field(message, "role"), _field(message, "tool_calls")
             if not isinstance(role, str):
                 raise DataError(f"{where}: must be an object with a role", value=message)
-            for part in (*at(where, _parts, message), message):
+            parts = [*at(where, _parts, message), message]
+            trains = [name for part in parts for name in SWITCHES if part.get(name)]
+            for part in parts:
                 at(where, _weight_of, part)
-                trains = [name for name in SWITCHES if part.get(name)]
-                if trains and not is_trained:
-                    hint = "remove it, or change train_on or completion_only_loss"
-                    raise DataError(
-                        f"{where}: {trains[0]!r} trains a turn of {role}, and the settings do not", hint=hint
-                    )
-            known = (*_KEYS, "name") if role == "tool" else _KEYS
-            unknown = [key for key, value in message.items() if key not in known and value not in (None, "", [], {})]
-            others = {key: _without(message, key) for key in unknown}
+            if trains and not is_trained:
+                hint = "remove it, or change train_on or completion_only_loss"
+                raise DataError(f"{where}: {trains[0]!r} trains a turn of {role}, and the settings do not", hint=hint)
             if calls and not (isinstance(calls, list) and all(isinstance(call, Mapping) for call in calls)):
                 raise DataError(f"{where}: tool_calls must be a list of objects", value=calls)
-            if calls:
-                others["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
-            content = message.get("content")
-            if role == "tool" and isinstance(content, str):
-                others["content"] = {**message, "content": content + "."}
-            if role == "assistant" and isinstance(content, str) and "</think>" in content:
-                others["<think>"] = {**message, "content": content.replace("</think>", ".</think>", 1)}
             # only up to here, since templates leave the thoughts of earlier answers out by intention
             before = chat[:turn]
-            for key, other in others.items():
+            for key, other in _variants(message).items():
                 if not self._shows((role, key), row, [*before, message], row, [*before, other]):
                     problem = f"{where}: the chat template of the model leaves {key!r} of {role} out"
-                    raise DataError(problem, value=message.get(key, content), hint=_HINT)
+                    raise DataError(problem, value=message.get(key, message.get("content")), hint=_HINT)
         if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
             raise DataError("the chat template of the model leaves 'tools' out", hint=_HINT)
 
@@ -170,7 +157,7 @@ class TrlEncoder:
         return self._ended(row["text"] if first is None else first + second)
 
     def _shows(self, part: Any, row: Row, chat: list[Any], other_row: Row, other: list[Any]) -> bool:
-        """Return whether a template renders two chats to different texts; of each part one difference is enough."""
+        """Return whether a template renders two chats differently; of each part once is enough."""
         if part not in self._shown:
             try:
                 if self._render(chat, row, tokenize=False) == self._render(other, other_row, tokenize=False):
@@ -257,45 +244,24 @@ class TrlEncoder:
         return RowText(text, ends, [Turn("prompt", 0, start), Turn("completion", start, len(text))])
 
     def _border(self, chat: Sequence[Any], place: int, row: Row, text: str, **options: Any) -> int:
-        """Return the character at which the messages before `place` end, which must be written alike alone."""
+        """Return the character at which the messages before `place` end."""
         if place in (0, len(chat)) and not options.get("add_generation_prompt"):
             return len(text) if place else 0
         alone = self._render(list(chat[:place]), row, tokenize=False, **options) if place else ""
         if text.startswith(alone):
             return len(alone)
-        if options.get("add_generation_prompt"):  # a template may open an answer otherwise than it asks for one
+        if options.get("add_generation_prompt"):  # a template may open answers otherwise
             return self._border(chat, place, row, text)
         problem = f"the chat template of the model writes message {place - 1} differently where others follow"
-        hint = (
-            "train the last turn alone, take a template that marks answers by {% generation %} (chat_template_path), "
-        )
-        raise DataError(f"{problem}: its turns have no place", hint=f"{hint}or bring prompts and completions")
-
-    def _factors_of_messages(self, text: RowText, chat: Sequence[Any]) -> Weights:
-        """Return what messages and their parts say of their tokens."""
-        factors = np.ones(len(text.ends))
-        for place, message in enumerate(chat):
-            start, end = text.turns[place].start, text.turns[place].end
-            factors[text.inside(start, end)] *= _weight_of(message)
-            parts = _parts(message)
-            content = "".join(part["text"] for part in parts)
-            begin = text.text.find(content.strip(), start, end) - (len(content) - len(content.lstrip()))
-            if parts and begin < start:
-                problem = (
-                    f"message {place}: the chat template of the model changes its text, so its parts have no place"
-                )
-                raise DataError(problem, hint="give the message one weight")
-            for part in parts:
-                factors[text.inside(begin, begin + len(part["text"]))] *= _weight_of(part)
-                begin += len(part["text"])
-        return factors
+        hint = "train the last turn alone, take a template with {% generation %}, or bring prompts and completions"
+        raise DataError(f"{problem}: its turns have no place", hint=hint)
 
     # ---- rendering
 
     def _render(self, messages: list[Any], row: Row, *, is_own: bool = False, **options: Any) -> Any:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
-            raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
+            raise UsageError(problem, field="model", hint="take a model that has one, or prompts and completions")
         options |= {"return_dict": True} if options["tokenize"] else {}
         options |= {"tools": self._tools(row), "chat_template": (not is_own and self._chat_template) or None}
         options |= row.get("chat_template_kwargs") or {}
@@ -313,7 +279,7 @@ class TrlEncoder:
 
     @cached_property
     def _chat_template(self) -> str | Literal[False] | None:
-        """TRL's own template with marks around answers, where they are needed and the tokenizer's has none.
+        """TRL's template with marks around answers, where the tokenizer's has none.
 
         False where TRL has none either: answers are then found by rendering what stands before them.
         """
@@ -336,15 +302,9 @@ class TrlEncoder:
 
 def token_ends(tokenizer: Any, text: str, ids: list[int], *, add_special_tokens: bool = False) -> NDArray[np.int64]:
     """Return the character at which each token of a text ends."""
-    try:
-        found = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
-    except NotImplementedError as error:
-        hint = "take a model with a fast tokenizer"
-        raise UsageError(
-            "does not say where its tokens stand, which weights need", field="tokenizer", hint=hint
-        ) from error
+    found = tokenizer(text, add_special_tokens=add_special_tokens, return_offsets_mapping=True, verbose=False)
     if list(found["input_ids"]) != list(ids):
-        raise DataError("the tokens of a row are not those of its text, so its parts have no weights of their own")
+        raise DataError("the tokens of a row are not those of its text, so its parts have no weights")
     return np.array([end for _, end in found["offset_mapping"]], dtype=np.int64)
 
 
@@ -357,9 +317,9 @@ def _weight_of(message: Row) -> float:
     return as_weight(message.get("weight"), "weight") * as_weight(message.get("train"), "train")
 
 
-def _parts(message: Any) -> list[Row]:
+def _parts(message: Row) -> list[Row]:
     """Return the parts of a message some of which have weights; none where no part has."""
-    content = _field(message, "content")
+    content = message.get("content")
     parts = content if isinstance(content, list) else []
     if all(_field(part, name) is None for part in parts for name in SWITCHES):
         return []
@@ -378,9 +338,39 @@ def has_weights(message: Row) -> bool:
 
 def _plain(message: Row) -> Row:
     """Return a message as templates know it."""
+    plain = {name: value for name, value in message.items() if name not in SWITCHES}
     parts = _parts(message)
-    plain = _without(message, *SWITCHES)
     return {**plain, "content": "".join(part["text"] for part in parts)} if parts else plain
+
+
+def _weigh(weights: Weights, text: RowText, place: int, message: Row) -> None:
+    """Multiply the weights of a turn's tokens by what the message and its parts say."""
+    start, end = text.turns[place].start, text.turns[place].end
+    weights[text.inside(start, end)] *= _weight_of(message)
+    parts = _parts(message)
+    content = "".join(part["text"] for part in parts)
+    begin = text.text.find(content.strip(), start, end) - (len(content) - len(content.lstrip()))
+    if parts and begin < start:
+        problem = f"message {place}: the chat template of the model changes its text, so its parts have no place"
+        raise DataError(problem, hint="give the message one weight")
+    for part in parts:
+        weights[text.inside(begin, begin + len(part["text"]))] *= _weight_of(part)
+        begin += len(part["text"])
+
+
+def _variants(message: Row) -> dict[str, Row]:
+    """Return the message with each thing changed that a template might leave out."""
+    role, content, calls = message["role"], message.get("content"), message.get("tool_calls")
+    known = (*_KEYS, "name") if role == "tool" else _KEYS
+    unknown = [key for key, value in message.items() if key not in known and value not in (None, "", [], {})]
+    variants = {key: _without(message, key) for key in unknown}
+    if calls:
+        variants["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
+    if role == "tool" and isinstance(content, str):
+        variants["content"] = {**message, "content": content + "."}
+    if role == "assistant" and isinstance(content, str) and "</think>" in content:
+        variants["<think>"] = {**message, "content": content.replace("</think>", ".</think>", 1)}
+    return variants
 
 
 def _without(fields: Row, *names: str) -> Row:

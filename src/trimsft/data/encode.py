@@ -1,4 +1,4 @@
-"""From rows to tokens, labels and weights: prompt and completion tokenised apart, the prompt masked, one eos behind.
+"""From rows to tokens, labels and weights: prompt and completion apart, one eos behind.
 
     {"problem": "1+1?", "solution": "It is \\\\boxed{2}.", "weight": 0.5}
     input_ids           ... problem ... assistant | It     is     \\\\boxed{2}. <eos>
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, as_known_rows, at, columns_of, find_form, is_nothing
-from trimsft.data.load import DataConfig, choose, is_text, list_files, load_rows, log, read_file, stream_rows
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, is_filled, known_rows
+from trimsft.data.load import DataConfig, choose, load_rows, refuse, refuse_of_other_forms, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TOKEN_WEIGHTS = "token_weights"
-"""The column of tokenised rows, and of a batch, by which the weights of the objective are multiplied."""
+"""The column by which the weights of the objective are multiplied."""
 TOKEN_ROLES = "token_roles"
-"""Likewise: the part of the chat that each token is of, for objectives that need it."""
+"""The part of the chat that each token is of, for objectives that need it."""
 
 
 # ---- problems and solutions
@@ -43,20 +42,14 @@ TOKEN_ROLES = "token_roles"
 
 def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
     """Return the token ids of texts, with nothing added and nothing cut."""
-    encoding = tokenizer(
-        list(texts),
-        add_special_tokens=False,
-        padding=False,
-        truncation=False,  # said aloud, because a tokenizer file may carry its own
-        return_attention_mask=False,
-        verbose=False,
-    )
-    ids: list[list[int]] = encoding["input_ids"]
+    # said aloud, because a tokenizer file may carry its own
+    options = {"add_special_tokens": False, "padding": False, "truncation": False, "verbose": False}
+    ids: list[list[int]] = tokenizer(list(texts), **options)["input_ids"]
     return ids
 
 
 def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemplate) -> list[list[int]]:
-    """Return the rendered prompts as token ids; a text begins as the tokenizer begins every text, usually with bos."""
+    """Return the rendered prompts as token ids; a text begins as every text does, usually with bos."""
     prompts = encode_texts(template.render(problems), tokenizer)
     if not isinstance(template, TextTemplate):  # a chat template writes its own
         return prompts
@@ -68,13 +61,10 @@ def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemp
 def encode_pairs(
     problems: Sequence[str], solutions: Sequence[str], tokenizer: Any, template: PromptTemplate
 ) -> list[tuple[list[int], list[int]]]:
-    """Return prompt and completion of each row, tokenised apart as in generation, where the prompt comes alone.
-
-    A completion is what is trained: the tokens of a solution and one eos, whether or not the text ends in one.
-    """
+    """Return prompt and completion of each row, tokenised apart as in generation; a completion ends in one eos."""
     eos_id = tokenizer.eos_token_id
     if eos_id is None:
-        raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer", hint="set one")
+        raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer")
     bare = [_without_eos(solution, tokenizer.eos_token) for solution in solutions]
     prompts = encode_prompts(problems, tokenizer, template)
     # eos as an id: in text, a tokenizer might split it or swallow spaces around it
@@ -92,8 +82,6 @@ def _without_eos(solution: str, eos: str) -> str:
 
 def kept_window(length: int, max_length: int | None, keep: Keep) -> tuple[int, int]:
     """Return the first position that truncation leaves of a row and the one after the last."""
-    if max_length is not None and max_length < 1:
-        raise DataError("must be at least 1 or None", field="max_length", value=max_length)
     kept = length if max_length is None else min(length, max_length)
     return (0, kept) if keep == "start" else (length - kept, length)
 
@@ -104,12 +92,11 @@ class Example:
 
     number: int
     prompt: list[int]
-    """Context only. A completion that truncation has cut into from the front leaves its first token here, because
-    nothing predicts that one."""
+    """Context; of a completion cut from the front also its first token, which nothing predicts."""
     completion: list[int]
     """From the first token that is trained on."""
     weights: Weights
-    """The weight of each token of `completion` by the data; turns of the user in between have 0, as context has."""
+    """The weight of each token of `completion` by the data; 0 for turns of the user in between."""
     cut: int = 0  # tokens lost to the maximum length
     skipped: int = 0  # tokens of the whole completion that stand before `completion`
 
@@ -141,17 +128,14 @@ class Encoder(TrlEncoder):
         if self.template is None:
             return [self.encode(row) for row in rows]
         problems, solutions = ([row[name] for row in rows] for name in FORMS[PAIR])
+        encoded = []
         pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
-        return [
-            (prompt + completion, self._weights_of_pair(row, prompt, completion))
-            for row, (prompt, completion) in zip(rows, pairs, strict=True)
-        ]
-
-    def _weights_of_pair(self, row: Mapping[str, Any], prompt: list[int], completion: list[int]) -> Weights:
-        weights = np.repeat([0.0, 1.0], [len(prompt), len(completion)])
-        if self.rules:
-            weights = self.apply_rules(self._text_of_pair(row, prompt + completion), weights > 0, weights)
-        return weights * as_weight(row.get(WEIGHT), WEIGHT)
+        for row, (prompt, completion) in zip(rows, pairs, strict=True):
+            ids, weights = prompt + completion, np.repeat([0.0, 1.0], [len(prompt), len(completion)])
+            if self.rules:
+                weights = self.apply_rules(self._text_of_pair(row, ids), weights > 0, weights)
+            encoded.append((ids, weights * as_weight(row.get(WEIGHT), WEIGHT)))
+        return encoded
 
     def _text_of_pair(self, row: Mapping[str, Any], ids: list[int]) -> RowText:
         """Return the text of a problem and its solution, and where its tokens end in it."""
@@ -190,14 +174,14 @@ class Encoder(TrlEncoder):
 
 
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
-    """Return the first rows, in the columns of their form; refuse what cannot be rendered, before a model is loaded."""
-    form, known = as_known_rows(islice(rows, limit))
+    """Return the first rows, in the columns of their form; refuse what cannot be rendered."""
+    form, known = known_rows(islice(rows, limit))
     if not known:
-        raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
+        raise DataError("there are none", field="rows", hint="give at least one")
     for number, row in enumerate(known):
-        for name in FORMS[form]:
-            if not is_text(row.get(name)) if form == PAIR else is_nothing(row.get(name)):
-                raise DataError(f"row {number} has no text as {name}", field="rows", value=row.get(name))
+        if not is_filled(form, row):
+            problem = f"row {number} has no text as {' or '.join(FORMS[form])}"
+            raise DataError(problem, field="rows", value=row)
     return known
 
 
@@ -213,44 +197,34 @@ def load_training_data(
     completion_only_loss: bool | None = None,
     with_roles: bool = False,
 ) -> tuple[Dataset, Dataset | None]:
-    """Return the rows to train and to evaluate on, as tokens, with their roles where an objective needs them.
-
-    Of messages the assistant's turns are trained, unless `train_on` says otherwise.
-    """
+    """Return the rows to train and to evaluate on, as tokens; of messages the assistant's are trained by default."""
     rows: Any = stream_rows(config) if config.streaming else load_rows(config, split="train")
+    test_rows = None
     if config.eval_split is not None:
         if not with_eval:
-            raise DataError("has no effect without eval_strategy", field="eval_split", value=config.eval_split)
+            raise DataError("has no effect without eval_strategy", field="eval_split")
         held_out = set(choose(range(len(rows)), round(config.eval_split * len(rows)), config.sample_seed))
         if not 0 < len(held_out) < len(rows):
             raise DataError(f"leaves no rows of {len(rows):,}", field="eval_split", value=config.eval_split)
-        test_rows: Dataset | None = rows.select(sorted(held_out))
+        test_rows = rows.select(sorted(held_out))
         rows = rows.select([row for row in range(len(rows)) if row not in held_out])
-    else:
-        test_rows = load_rows(config, split="test") if with_eval else None
-    is_pairs = find_form(columns_of(rows)) == PAIR
-    if not is_pairs:
-        names = ("template", "system_prompt", "benchmarks_dir")
-        config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
-    if is_pairs:
-        config.refuse(("train_on",), "problems and solutions, whose prompts are always masked")
-        require_masked_prompts(completion_only_loss)
-    if config.benchmarks_dir is not None:
-        rows = without_overlap(rows, config.benchmarks_dir, drop=config.drop_overlap)
-    sets = list[Any]()
-    for name, one in (("train", rows), ("eval", test_rows)):
-        form = None if one is None else find_form(columns_of(one))
-        if one is None or form == PAIR:
-            sets.append(one if one is None else encode(one, tokenizer, config, with_roles=with_roles))
-        elif {"image", "images"} & set(columns_of(one)):  # which TRL prepares
-            config.refuse(("train_on", "weights"), "rows with images")
-            sets.append(one)
-        else:
-            train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
-            rules = rules_of(config.weights, train_on)
-            encoder = Encoder(tokenizer, train_on, completion_only_loss, rules, with_roles)
-            sets.append(tokenise(one, encoder, f"{name} data"))
-    return sets[0], sets[1]
+    elif with_eval:
+        test_rows = load_rows(config, split="test")
+    refuse_of_other_forms(config, is_pairs=find_form(columns_of(rows)) == PAIR)
+
+    def prepared(one: Any, name: str) -> Any:
+        form = find_form(columns_of(one))
+        if form == PAIR:
+            require_masked_prompts(completion_only_loss)
+            return encode(one, tokenizer, config, with_roles=with_roles)
+        if {"image", "images"} & set(columns_of(one)):  # which TRL prepares
+            refuse(config, ("train_on", "weights"), "rows with images")
+            return one
+        train_on: Any = config.train_on or ("assistant" if form == "messages" or assistant_only_loss else "all")
+        rules = rules_of(config.weights, train_on)
+        return tokenise(one, Encoder(tokenizer, train_on, completion_only_loss, rules, with_roles), f"{name} data")
+
+    return prepared(rows, "train"), None if test_rows is None else prepared(test_rows, "eval")
 
 
 def require_masked_prompts(completion_only_loss: bool | None) -> None:
@@ -258,27 +232,6 @@ def require_masked_prompts(completion_only_loss: bool | None) -> None:
     if completion_only_loss is False:
         problem = "false has no effect on problems and solutions, whose prompts are always masked"
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
-
-
-def without_overlap(rows: Dataset, folder: str, *, drop: bool) -> Dataset:
-    """Count the training problems that equal one of a folder of benchmarks up to case and punctuation, or drop them."""
-
-    def bare(text: Any) -> str:
-        return re.sub(r"[\W_]+", "", text.lower()) if isinstance(text, str) else ""
-
-    problems, counts, inside = list(map(bare, rows["problem"])), [], set[int]()
-    for path in list_files(folder, field="benchmarks_dir"):
-        known = set(map(bare, read_file(path).column("problem"))) - {""}
-        if not known:
-            raise DataError(f'{path}: has no text in a field "problem"', field="benchmarks_dir")
-        places = [row for row, problem in enumerate(problems) if problem in known]
-        counts.append(f"{path.name.partition('.')[0]} {len(places):,}")
-        inside.update(places)
-    text = f"{len(inside):,} of {len(rows):,} training problems are benchmark problems ({', '.join(counts)})"
-    (log.warning if inside else log.info)("overlap: %s; the first rows: %s", text, sorted(inside)[:5])
-    if drop and len(inside) == len(rows):
-        raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-    return rows.select(sorted(set(range(len(rows))) - inside)) if drop else rows
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = False) -> Any:
@@ -289,7 +242,7 @@ def encode(rows: Any, tokenizer: Any, config: DataConfig, *, with_roles: bool = 
 
 
 def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
-    """Return a dataset or stream of one form as input_ids and labels, and token_weights where some are not 0 or 1."""
+    """Return a dataset or stream as input_ids, labels, and token_weights where some are not 0 or 1."""
     from datasets import Dataset, Features, List, Value
 
     from trimsft.head import IGNORED
@@ -300,42 +253,39 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
         check_chats(rows.take(1) if is_stream else rows.with_format(None), encoder, where)
     # of a stream no row is known before; roles go beside weights
     may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
+    kinds: dict[str, Any] = dict.fromkeys(("input_ids", "labels"), List(Value("int32")))
+    kinds |= {TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {}
+    kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
 
     def as_columns(batch: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         names = list(batch)  # of a stream, more than its first row has
         given = [dict(zip(names, one, strict=True)) for one in zip(*(batch[name] for name in names), strict=True)]
         if encoder.template is None:
-            places = [f"{where}, row {number}" for number in numbers]
-            encoded = [at(place, encoder.encode, row) for place, row in zip(places, given, strict=True)]
+            placed = zip(numbers, given, strict=True)
+            encoded = [at(f"{where}, row {number}", encoder.encode, row) for number, row in placed]
         else:
             encoded = encoder.encode_rows(given)
-        labels = [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded]
-        made: dict[str, list[Any]] = {"input_ids": [ids for ids, _ in encoded], "labels": labels}
-        if may_weigh:
-            made[TOKEN_WEIGHTS] = [weights.tolist() for _, weights in encoded]
+        made = {
+            "input_ids": [ids for ids, _ in encoded],
+            "labels": [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded],
+            TOKEN_WEIGHTS: [weights.tolist() for _, weights in encoded],
+        }
         if encoder.with_roles:
             made[TOKEN_ROLES] = [encoder.roles(row, ids).tolist() for row, (ids, _) in zip(given, encoded, strict=True)]
-        return made
+        return {name: made[name] for name in kinds}
 
-    ids, options = List(Value("int32")), dict[str, Any]()
-    if not is_stream:  # the cache's key would not see that this code has changed
-        options = {"load_from_cache_file": False, "desc": "Tokenising"}
-    kinds = {"input_ids": ids, "labels": ids} | ({TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {})
-    kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
-    made = rows.map(
-        as_columns, batched=True, with_indices=True, remove_columns=columns, features=Features(kinds), **options
-    )
+    # the cache's key would not see that this code has changed
+    options: dict[str, Any] = {} if is_stream else {"load_from_cache_file": False, "desc": "Tokenising"}
+    options |= {"batched": True, "with_indices": True, "remove_columns": columns, "features": Features(kinds)}
+    made = rows.map(as_columns, **options)
     if is_stream:
         return made.select_columns(list(kinds))
     unused = [str(rule) for rule in encoder.rules if rule not in encoder.used and rule not in OF_TEMPLATES]
     if unused:
         raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
-    if (
-        may_weigh
-        and not encoder.with_roles
-        and all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
-    ):
-        made = made.remove_columns(TOKEN_WEIGHTS)
+    if may_weigh and not encoder.with_roles:
+        is_plain = all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
+        return made.remove_columns(TOKEN_WEIGHTS) if is_plain else made
     return made
 
 
@@ -344,12 +294,12 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
 
 @dataclass(frozen=True)
 class LengthReport:
-    """Lengths of the examples of a tokenised dataset, and what a maximum length takes from them, in tokens."""
+    """Lengths of tokenised rows, and what a maximum length takes from them, in tokens."""
 
     rows: int
     tokens: int  # tokens of all rows, before truncation
     trained_tokens: int
-    """Labels that enter the loss: after truncation, and without the first token of a row, which nothing predicts."""
+    """Labels that enter the loss: after truncation, without the first token of a row."""
     longest: int
     median: float
     truncated: int  # rows longer than `max_length`
@@ -372,13 +322,11 @@ class LengthReport:
 
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
-    """Measure a dataset with the columns input_ids and labels; `keep` says which end truncation leaves."""
+    """Measure a tokenised dataset; `keep` says which end truncation leaves."""
     from trimsft.head import IGNORED
 
     lengths, trained = [], []
-    for row in dataset.select_columns(["input_ids", "labels"]).with_format("numpy"):
-        if len(row["input_ids"]) != len(row["labels"]):
-            raise DataError("input_ids and labels of a row differ in length", field="dataset")
+    for row in dataset.select_columns(["labels"]).with_format("numpy"):
         low, high = kept_window(len(row["labels"]), max_length, keep)
         lengths.append(len(row["labels"]))
         trained.append(int((row["labels"][low + 1 : high] != IGNORED).sum()))  # nothing predicts the first
@@ -386,7 +334,7 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
 
 
 def report_lengths(lengths: Sequence[int], trained: Sequence[int], max_length: int | None) -> LengthReport:
-    """Return the report on rows of these lengths before truncation, with so many trained tokens after it."""
+    """Return the report on rows of these lengths, with so many trained tokens after truncation."""
     lost = [max(0, length - max_length) for length in lengths] if max_length is not None else []
     return LengthReport(
         rows=len(lengths),

@@ -13,10 +13,14 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from trimsft.data.files import is_text
 from trimsft.errors import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Row = dict[str, Any]
 Result = TypeVar("Result")
@@ -35,17 +39,22 @@ FORMS = {
 """The columns that every row of a form must fill."""
 KNOWN = ", ".join("+".join(columns) for columns in FORMS.values())
 """The forms by their columns, for hints."""
+_OF_CHATS = ("tools", "chat_template_kwargs", "image", "images")
 _BESIDE = {
     "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights", "token_roles"),
-    "prompt-completion": ("tools", "chat_template_kwargs"),
-    "messages": ("tools", "chat_template_kwargs"),
+    "prompt-completion": _OF_CHATS,
+    "messages": _OF_CHATS,
 }
-"""Columns that change which tokens a row becomes, or how much they are trained; every form may have `weight`, too."""
 WEIGHT = "weight"
 
 
+def columns_of_form(form: str) -> tuple[str, ...]:
+    """Return the columns that say which tokens a row becomes, and how much they are trained."""
+    return (*FORMS[form], *_BESIDE.get(form, ()), WEIGHT)
+
+
 def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "solution")) -> str | None:
-    """Return the form with these columns; None for an unknown one. If `pair` names other columns, only those will do.
+    """Return the form with these columns; if `pair` names other ones, only those will do.
 
     >>> find_form(["instruction", "input", "output"]), find_form(["question", "answer"])
     ('alpaca', None)
@@ -62,45 +71,58 @@ def has_trl_form(columns: Collection[str]) -> bool:
     return any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
 
 
-def is_nothing(value: Any) -> bool:
-    """Return whether a column is not filled."""
-    return value is None or (isinstance(value, str | list) and len(value) == 0)
+def is_filled(form: str, row: Mapping[str, Any]) -> bool:
+    """Return whether a row has what its form needs."""
+    values = [row.get(name) for name in FORMS[form]]
+    if form == PAIR:
+        return all(map(is_text, values))
+    return not any(value is None or (isinstance(value, str | list) and not value) for value in values)
 
 
 # ---- conversion
 
 
+def known_row(row: Mapping[str, Any], form: str, pair: tuple[str, str] = ("problem", "solution")) -> Row:
+    """Return a row in the columns of its form alone: problem and solution, or one of TRL's."""
+    if form == PAIR:
+        row = {**row, **{new: row.get(old) for old, new in zip(pair, FORMS[PAIR], strict=True)}}
+    elif form in CONVERTERS:
+        row, form = CONVERTERS[form](row), BECOMES[form]
+    return {name: row[name] for name in columns_of_form(form) if row.get(name) is not None}
+
+
+def known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
+    """Return rows in memory likewise, and their form, judged by the first."""
+    given = list(rows)
+    form = (find_form(list(given[0])) if given else None) or PAIR
+    return BECOMES.get(form, form), [at(f"row {n}", known_row, row, form) for n, row in enumerate(given)]
+
+
+def known_dataset(dataset: Any, where: str) -> Any:
+    """Return a dataset or stream likewise; columns that are of no form stay."""
+    columns = columns_of(dataset)
+    form = find_form(columns) or ""
+    if form in CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
+        return dataset.map(lambda row: known_row(row, form), remove_columns=columns)
+    if form in CONVERTERS:
+        return make_dataset([at(f"{where}, row {number}", known_row, row, form) for number, row in enumerate(dataset)])
+    # by columns of its other forms, TRL would take a row for what it is not
+    others = {"prompt", "completion", "messages", "text"} - set(FORMS.get(form, ()))
+    is_chat = form in ("prompt-completion", "messages")
+    return dataset.remove_columns(sorted(others & set(columns))) if is_chat else dataset
+
+
+def make_dataset(rows: Sequence[Row]) -> Dataset:
+    """Return rows as a dataset that pads no tools and arguments with names of other rows."""
+    from datasets import Dataset
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Dataset.from_dict({name: [row.get(name) for row in rows] for name in names}, on_mixed_types="use_json")
+
+
 def columns_of(rows: Any) -> list[str]:
     """Return the columns of a dataset; of a stream that does not say, those of its first row."""
     return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)
-
-
-def as_known(dataset: Any, where: str) -> Any:
-    """Return a dataset or stream in one form only, which is problem-solution or one of TRL's."""
-    columns = columns_of(dataset)
-    form = find_form(columns) or ""
-    convert = CONVERTERS.get(form)
-    if convert and not hasattr(dataset, "num_rows"):  # a stream
-        return dataset.map(convert, remove_columns=columns)
-    if convert:
-        rows = [at(f"{where}, row {number}", convert, row) for number, row in enumerate(dataset)]
-        made = {name: [row[name] for row in rows] for name in rows[0]}
-        return type(dataset).from_dict(made, on_mixed_types="use_json")  # else every tool gets all tools' arguments
-    if form not in ("prompt-completion", "messages"):
-        return dataset
-    # by columns of its other forms, TRL would take a row for what it is not
-    others = {"prompt", "completion", "messages", "text"} - set(FORMS[form])
-    return dataset.remove_columns(sorted(others & set(columns)))
-
-
-def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
-    """Return the form of rows in memory, judged by the first, and the rows in its columns."""
-    given = list(rows)
-    form = (find_form(list(given[0])) if given else None) or PAIR
-    if form in CONVERTERS:
-        return as_known_rows(at(f"row {number}", CONVERTERS[form], row) for number, row in enumerate(given))
-    kept = (*FORMS[form], *_BESIDE.get(form, ()), WEIGHT)
-    return form, [{name: row[name] for name in kept if row.get(name) is not None} for row in given]
 
 
 def at(place: str, function: Callable[..., Result], *given: Any) -> Result:
@@ -117,14 +139,14 @@ def _from_alpaca(row: Mapping[str, Any]) -> Row:
     _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
-    return {"problem": problem, "solution": row.get("output"), **({WEIGHT: row[WEIGHT]} if WEIGHT in row else {})}
+    return {**row, "problem": problem, "solution": row.get("output")}
 
 
 _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("system", "user", "assistant", "tool")}
 
 
 def _from_sharegpt(row: Mapping[str, Any]) -> Row:
-    """Make messages of turns with `from` and `value`, or `role` and `content`; a column `system` is the first."""
+    """Make messages of turns with `from` and `value`; a column `system` is the first."""
     _refuse_more(row, "image", "images")
     system, turns = row.get("system"), row.get("conversations")
     messages = [{"role": "system", "content": system}] if system else []
@@ -137,8 +159,7 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
             raise DataError(problem, value=turn, hint="write such rows as messages")
         others = {name: value for name, value in fields.items() if name not in ("from", "value")}
         messages.append({**others, "role": _ROLES[speaker], "content": text})
-    others = {name: row[name] or None if name == "tools" else row[name] for name in ("tools", WEIGHT) if name in row}
-    return {"messages": messages, **others}
+    return {**row, "messages": messages, "tools": row.get("tools") or None}
 
 
 def _refuse_more(row: Mapping[str, Any], *names: str) -> None:
@@ -150,3 +171,4 @@ def _refuse_more(row: Mapping[str, Any], *names: str) -> None:
 
 
 CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
+BECOMES = {"alpaca": PAIR, "sharegpt": "messages"}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -46,27 +47,16 @@ class Token:
 
 
 @dataclass(frozen=True)
-class ShownRow:
-    """One row as the trainer sees it."""
-
-    row: int
-    masked_tokens: int
-    trained_tokens: int
-    cut_tokens: int  # lost to the maximum length
-    eos_trained: bool  # whether one of the last two tokens that are left is eos, and trained
-    tokens: list[Token]
-
-
-@dataclass(frozen=True)
 class Preview:
-    """The first rows, and the lengths of all."""
+    """The first rows as the trainer sees them, and the lengths of all."""
 
-    rows: list[ShownRow]
+    rows: list[list[Token]]
     lengths: LengthReport
+    eos_id: int
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the rows as objects that JSON can hold, every text exact."""
-        return [asdict(row) for row in self.rows]
+        return [{"row": row, "tokens": [asdict(token) for token in tokens]} for row, tokens in enumerate(self.rows)]
 
     def as_html(self) -> str:
         """Return a page that shows the same as a terminal."""
@@ -77,46 +67,41 @@ class Preview:
 
 def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> Preview:
     """Return the first `count` rows as training on all of them would see them."""
-    tokenizer = encoder.tokenizer
-    texts, special = TokenTexts(tokenizer), set(tokenizer.all_special_ids)
-    special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    texts, special = TokenTexts(encoder.tokenizer), set(encoder.tokenizer.all_special_ids)
+    special |= {token for token, added in encoder.tokenizer.added_tokens_decoder.items() if added.special}
     encoded, shown = encoder.encode_rows(rows), []
-    for number, (ids, weights) in enumerate(encoded[:count]):
+    for ids, weights in encoded[:count]:
         low, high = kept_window(len(ids), encoder.max_length, encoder.keep)
-        # the first token left is predicted by nothing, whatever its weight
-        fates = [
-            "cut" if not low <= at < high else "masked" if weight == 0 or at == low else "trained"
-            for at, weight in enumerate(weights)
-        ]
-        tokens = [
-            Token(token, texts[token], fate, float(weight) if fate == "trained" else 0.0, token in special)
-            for token, fate, weight in zip(ids, fates, weights, strict=True)
-        ]
-        # a chat template may put a line break behind it
-        last = [token for token in tokens if token.fate != "cut"][-2:]
-        eos_trained = any(token.fate == "trained" and token.id == tokenizer.eos_token_id for token in last)
-        masked, left, cut = map(fates.count, ("masked", "trained", "cut"))
-        shown.append(ShownRow(number, masked, left, cut, eos_trained, tokens))
+        tokens = []
+        for place, (token, weight) in enumerate(zip(ids, weights.tolist(), strict=True)):
+            # the first token left is predicted by nothing, whatever its weight
+            fate = "masked" if weight == 0 or place == low else "trained"
+            fate = fate if low <= place < high else "cut"
+            tokens.append(Token(token, texts[token], fate, weight if fate == "trained" else 0.0, token in special))
+        shown.append(tokens)
     trained = [len(encoder.truncated(0, *one).trained) for one in encoded]
-    return Preview(shown, report_lengths([len(ids) for ids, _ in encoded], trained, encoder.max_length))
+    lengths = report_lengths([len(ids) for ids, _ in encoded], trained, encoder.max_length)
+    return Preview(shown, lengths, encoder.tokenizer.eos_token_id)
 
 
 def show(seen: Preview, console: Console) -> None:
     """Print the rows, the prompt dim and trained tokens in colour, and a line on all rows."""
-    for one in seen.rows:
-        cut = f", {one.cut_tokens:,} lost to the maximum length" if one.cut_tokens else ""
-        head = (
-            f"row {one.row}: {counted(len(one.tokens), 'token')}, {one.masked_tokens:,} masked, "
-            f"{one.trained_tokens:,} trained{cut}; eos is {'' if one.eos_trained else 'NOT '}trained"
-        )
+    for number, row in enumerate(seen.rows):
+        fates = Counter(token.fate for token in row)
+        head = f"row {number}: {counted(len(row), 'token')}, {fates['masked']:,} masked, {fates['trained']:,} trained"
+        head += f", {fates['cut']:,} lost to the maximum length" if fates["cut"] else ""
+        # a chat template may put a line break behind it
+        last = [token for token in row if token.fate != "cut"][-2:]
+        is_ended = any(token.fate == "trained" and token.id == seen.eos_id for token in last)
+        head += f"; eos is {'' if is_ended else 'NOT '}trained"
         console.print(head, style="bold", soft_wrap=True, markup=False, highlight=False)
-        for (fate, weight), group in itertools.groupby(one.tokens, key=lambda token: (token.fate, token.weight)):
+        for (fate, weight), group in itertools.groupby(row, key=lambda token: (token.fate, token.weight)):
             tokens, drawn = list(group), Text()
             is_weighed = fate == "trained" and weight != 1
             heading = f"trained with weight {weight:g}" if is_weighed else fate
             console.print(Text(f"{heading}, {counted(len(tokens), 'token')}", style="italic"))
-            for number, token in enumerate(tokens):
-                style = STYLES["weighed" if is_weighed else fate][number % 2]
+            for place, token in enumerate(tokens):
+                style = STYLES["weighed" if is_weighed else fate][place % 2]
                 drawn.append(spaced(token.text) or f"<token {token.id}>", style + " bold underline" * token.special)
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()

@@ -3,8 +3,8 @@
 The published recipe (the DFT code that the paper follows, read at commit e153181) trains on the bare problem as the
 only message of the tokenizer's own chat template, whose default system message stays (for Qwen2.5-Math it is
 `SYSTEM_PROMPT`, which gives other models the same instruction). It evaluates with other, fixed texts, the instruction
-at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `qwen25-math-cot` is the text
-published for Qwen2.5-Math's instruction models; `plain` is ours, for base models without a chat template.
+at the end of the user's message: `qwen-boxed`, `llama-base-boxed` and `deepseek`. `plain` is ours, for base models
+without a chat template.
 """
 
 from __future__ import annotations
@@ -109,11 +109,6 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
         f"\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>assistant\n",
         end="<|im_end|>",
     ),
-    "qwen25-math-cot": TextTemplate(
-        f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n",
-        "<|im_end|>\n<|im_start|>assistant\n",
-        end="<|im_end|>",
-    ),
     "llama-base-boxed": TextTemplate(
         f"<|start_header_id|>system<|end_header_id|>\n\n{_ASSISTANT}<|end_of_text|>\n"
         "<|start_header_id|>user<|end_header_id|>\n\n",
@@ -171,8 +166,8 @@ _DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # later models have it, whose prompts dif
 def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate, str]:
     """Choose for `--template auto` in evaluation; return the template's name, the template, and in one line why.
 
-    The recipe evaluates each family of its base models with a fixed text. A family is known by what its tokenizer does
-    and holds (`recognise`), never by a name or a path, which change when a model is trained or moved.
+    The recipe evaluates each family of base models with a fixed text. A family is known by its tokenizer, never by a
+    name or a path, which change when a model is trained or moved.
     """
     name, why = recognise(tokenizer)
     if system_prompt is not None and name not in ("chat", "plain"):
@@ -207,7 +202,7 @@ def recognise(tokenizer: Any) -> tuple[str, str]:
 
 
 def _is_chatml(tokenizer: Any) -> bool:
-    """Return whether it is ChatML with a system message of its own; Qwen 3, which may think first, writes none."""
+    """Return whether it is ChatML with a system message of its own; Qwen 3 writes none."""
     question = "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
     system = [{"role": "system", "content": "Be brief."}]
     takes_system = _rendered(tokenizer, system) == f"<|im_start|>system\nBe brief.<|im_end|>\n{question}"
@@ -227,21 +222,21 @@ def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:
 
 TrainOn = Literal["assistant", "last", "all"]
 TRAIN_ON = ("assistant", "last", "all")
-"""The turns of messages that are trained: of the assistant, the last of those, or every one."""
+"""The turns of messages that are trained."""
 TRAINED_LENGTH = 1024
-"""The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
+"""The maximum length of a training that names none: TRL's default."""
 Keep = Literal["start", "end"]
 """Which end of a long row truncation leaves; TRL's `truncation_mode` without its "keep_"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rendering:
-    """The rendering of rows, in the words of `trimsft train`; what is not set is taken from a run's training."""
+    """The rendering of rows; what is not set is taken from a run's training."""
 
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt (auto: as trained).")
-    system_prompt: str | None = option(None, help="System prompt, '' for none (default: as the run was trained).")
-    max_length: int | None = option(None, help="Cut rows to so many tokens, 0: never (default: as trained).", least=0)
-    train_on: str | None = option(None, choices=TRAIN_ON, help="Turns of messages (default: as trained, or assistant).")
+    system_prompt: str | None = option(None, help="System prompt, '' for none (default: as trained).")
+    max_length: int | None = option(None, help="Cut rows to so many tokens, 0: never.", least=0)
+    train_on: str | None = option(None, choices=TRAIN_ON, help="Turns of messages (default: as trained).")
     weights: str | None = option(None, metavar="RULES", help='Weights by role or span: "prompt=0.1, thinking=0.5".')
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
@@ -260,7 +255,7 @@ class Rendering:
         return "end" if self.truncation_mode == "keep_end" else "start"
 
     def as_trained(self, models: Iterable[Any]) -> Rendering:
-        """Return the rendering alone, with what is not set as the runs among the models were, if all of them agree."""
+        """Return the rendering alone, with what is not set as the runs among the models, if they agree."""
         named = {one.name: getattr(self, one.name) for one in fields(Rendering)}
         trained = {_trained(model) for model in models if isinstance(model, str | Path)} - {None}
         was = trained.pop() if len(trained) == 1 else None

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Control, format (bidi marks, zero width, tags), surrogate, private, unassigned, line and paragraph separators."""
+"""Control, format (bidi marks, zero width), surrogate, private, unassigned, separators."""
 LONGEST_TOKEN = 100
 """Characters of a token that are shown."""
-MOST_MARKS = 8
-"""Accents and other marks on one letter that are shown."""
 _FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
 _UNDECODABLE = "\ufffd"
 
@@ -54,23 +52,13 @@ def spaced(text: str) -> str:
 
 def shortened(text: str, show: Callable[[str], str] = spaced) -> str:
     """Show a token by `show`; of a long one, the beginning and how long it is."""
-    begin = _begin(text)
     # a space that does not break stands for no character of the token
-    return show(text) if begin == text else f"{show(begin)}…⟨{len(text):,}\u00a0characters⟩"
-
-
-def _begin(text: str) -> str:
-    """Cut a token to a line or two, and before a letter that bears more marks than any script puts on one."""
-    marks = 0
-    for place, letter in enumerate(text[:LONGEST_TOKEN]):
-        marks = marks + 1 if unicodedata.category(letter).startswith("M") else 0
-        if marks > MOST_MARKS:
-            return text[:place]
-    return text[:LONGEST_TOKEN]
+    more = f"…⟨{len(text):,}\u00a0characters⟩" if len(text) > LONGEST_TOKEN else ""
+    return show(text[:LONGEST_TOKEN]) + more
 
 
 def single_line(text: str) -> str:
-    """Remove line breaks, and characters that are invisible but that a terminal or a reader would obey."""
+    """Remove line breaks, and invisible characters that a terminal would obey."""
     words = " ".join(text.split())
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
 
@@ -81,8 +69,8 @@ def json_for_script(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-class TokenTexts:
-    """The text of single tokens, as they stand inside a text: leading spaces kept, split characters as bytes.
+class TokenTexts(dict[int, str]):
+    """The text of single tokens inside a text: leading spaces kept, split characters as bytes.
 
     texts = TokenTexts(tokenizer)
     texts[284]        # " the"
@@ -91,16 +79,11 @@ class TokenTexts:
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        super().__init__()
         self._tokenizer = tokenizer
-        self._known: dict[int, str] = {}
         # after another token, because decoders take the space off the beginning of a text
         self._before: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
         self._start = len(self._decode(self._before))
-
-    def __getitem__(self, token: int) -> str:
-        if token not in self._known:
-            self._known[token] = self._text(token)
-        return self._known[token]
 
     def take(self, ids: NDArray[Any]) -> pa.Array:
         """Return the texts of many ids, each distinct one looked up once."""
@@ -110,6 +93,10 @@ class TokenTexts:
         kinds, places = np.unique(ids, return_inverse=True)
         words = pa.array([self[token] for token in kinds.tolist()], type=pa.string())
         return words.take(pa.array(places.ravel()))
+
+    def __missing__(self, token: int) -> str:
+        self[token] = self._text(token)
+        return self[token]
 
     def _text(self, token: int) -> str:
         piece = self._tokenizer.convert_ids_to_tokens(token)
@@ -129,7 +116,7 @@ class TokenTexts:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """Return the letters of byte-level tokenizers and their bytes: printable ones as they are, others from 256 on."""
+    """Return the letters of byte-level tokenizers and their bytes: others than printable from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}

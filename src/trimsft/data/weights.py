@@ -32,6 +32,11 @@ _RULE = re.compile(r"\s*(?:/(?P<pattern>(?:\\.|[^/\\])+)/|(?P<name>\w+))\s*=\s*(
 _THINKING = re.compile(r"\A(?:(?!<think>).)*?</think>|<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CALLS = re.compile(r"<tool_call>.*?(?:</tool_call>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*", re.DOTALL)
 
+_OF_TEMPLATES = {
+    "empty_thinking": re.compile(r"<think>\s*</think>\s*"),
+    "history_thinking": re.compile(r"<think>.*?</think>\s*", re.DOTALL),
+}
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -50,13 +55,13 @@ OF_TEMPLATES = (Rule("empty_thinking", 0.0), Rule("history_thinking", 0.0))
 
 
 def rules_of(text: str | None, train_on: str) -> tuple[Rule, ...]:
-    """Return the rules of a text, and those of templates that it does not name where answers are trained."""
+    """Return the rules of a text, and those of templates that it does not name."""
     given = parse_weights(text)
     names = {rule.name for rule in given}
     return (*given, *(rule for rule in OF_TEMPLATES if train_on != "all" and rule.name not in names))
 
 
-def parse_weights(text: str | None, *, option: str = "weights") -> tuple[Rule, ...]:
+def parse_weights(text: str | None) -> tuple[Rule, ...]:
     """Return the rules of a text such as "prompt=0.1, answer=2"; none of no text."""
     rules: list[Rule] = []
     place, text = 0, (text or "").strip()
@@ -64,23 +69,23 @@ def parse_weights(text: str | None, *, option: str = "weights") -> tuple[Rule, .
         match = _RULE.match(text, place)
         if match is None:
             hint = 'write rules such as "prompt=0.1, answer=2, /pattern/=3"'
-            raise UsageError("is no list of rules", field=option, value=text[place:], hint=hint)
+            raise UsageError("is no list of rules", field="weights", value=text[place:], hint=hint)
         pattern, name = match["pattern"], match["name"] or f"/{match['pattern']}/"
         if pattern is None and name not in NAMES:
-            raise unknown_name(option, name, NAMES)
+            raise unknown_name("weights", name, NAMES)
         if name in [rule.name for rule in rules]:
-            raise UsageError(f"names {name!r} twice", field=option, value=text)
+            raise UsageError(f"names {name!r} twice", field="weights", value=text)
         try:
             weight = as_weight(float(match["weight"]), name)
             rules.append(Rule(name, weight, re.compile(pattern, re.DOTALL) if pattern else None))
         except (ValueError, re.error) as error:
-            raise UsageError(f"{name}: {error}", field=option, value=match["weight"]) from error
+            raise UsageError(f"{name}: {error}", field="weights", value=match["weight"]) from error
         place = match.end()
     return tuple(rules)
 
 
 def as_weight(value: Any, name: str) -> float:
-    """Return a weight that data gives, 1 where it gives none; refuse what is no finite number from 0 on."""
+    """Return a weight that data gives, 1 where it gives none."""
     if value is None:
         return 1.0
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
@@ -113,22 +118,18 @@ class RowText:
         return (last >= start) & (last < end)
 
     def fitting(self, rule: Rule, is_trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the tokens that a rule is about; `is_trained` says which are trained without any rule."""
+        """Return the tokens that a rule is about; `is_trained` are those without any rule."""
         if rule.name == "prompt":
             return ~is_trained
         if rule.name == "completion":
             return is_trained
         answers = [turn for turn in self.turns if turn.role in ("assistant", "completion")]
-        if rule.name in CONTEXT:
-            spans = [(turn.start, turn.end) for turn in self.turns if turn.role == rule.name]
-        elif rule.name in ("assistant", "last_turn"):
-            spans = [(turn.start, turn.end) for turn in answers[-1 if rule.name == "last_turn" else 0 :]]
-        else:
-            spans = [
-                (turn.start + start, turn.start + end)
-                for turn in answers
-                for start, end in _spans(rule, self.text[turn.start : turn.end])
-            ]
+        turns = {"assistant": answers, "last_turn": answers[-1:]}
+        turns |= {name: [turn for turn in self.turns if turn.role == name] for name in CONTEXT}
+        spans = [(turn.start, turn.end) for turn in turns.get(rule.name, ())]
+        for turn in answers if rule.name not in turns else ():
+            found = _spans(rule, self.text[turn.start : turn.end])
+            spans += [(turn.start + start, turn.start + end) for start, end in found]
         if rule.name == "history_thinking":
             asked = max((turn.start for turn in self.turns if turn.role == "user"), default=0)
             dropped = [self.text[start:end].strip() not in self.own for start, end in spans]
@@ -148,21 +149,14 @@ class RowText:
 
 def _spans(rule: Rule, text: str) -> list[tuple[int, int]]:
     """Return where a rule fits in the text of an answer."""
-    if rule.pattern is not None:
-        return [match.span() for match in rule.pattern.finditer(text)]
+    if pattern := rule.pattern or _OF_TEMPLATES.get(rule.name):
+        return [match.span() for match in pattern.finditer(text)]
     if rule.name == "boxed":
         return [(match.start(), _closing(text, match.end())) for match in re.finditer(r"\\boxed\s*\{", text)]
-    if rule.name == "empty_thinking":
-        return [match.span() for match in re.finditer(r"<think>\s*</think>\s*", text)]
-    if rule.name == "history_thinking":
-        return [match.span() for match in re.finditer(r"<think>.*?</think>\s*", text, re.DOTALL)]
     thinking = [match.span() for match in _THINKING.finditer(text)]
     # a call that is only thought of is none
-    calls = [
-        match.span()
-        for match in _CALLS.finditer(text)
-        if not any(start <= match.start() < end for start, end in thinking)
-    ]
+    spans = (match.span() for match in _CALLS.finditer(text))
+    calls = [span for span in spans if not any(start <= span[0] < end for start, end in thinking)]
     if rule.name in ("thinking", "tool_call"):
         return calls if rule.name == "tool_call" else thinking
     taken = sorted([*thinking, *calls])

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trimsft.data.load import read_records
+from trimsft.data.files import read_records
 from trimsft.errors import DataError, RunError, one_line
 from trimsft.grading import Rules
 from trimsft.grading.rules import LETTERS

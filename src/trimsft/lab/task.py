@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -67,12 +67,11 @@ class Tier:
     story_share: float  # share of word problems; the others are bare chains
 
 
-TIERS = {
+TIERS = {  # those of the base's own training
     "lab-easy": Tier(2, 2, 50, 20, story_share=0.25),
     "lab-medium": Tier(3, 3, 99, 50, story_share=0.5),
     "lab-hard": Tier(4, 5, 199, 99, story_share=0.75),
 }
-"""Those of the base's own training."""
 LONG = "lab-long"
 ALL_TIERS = TIERS | {LONG: Tier(7, 8, 99, 50, story_share=0.25)}  # chains longer than any that the base has seen
 
@@ -254,13 +253,5 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
 
 def write_training(path: str | Path, settings: FineTuning) -> Path:
     """Write a fine-tuning set as JSON Lines, for `trimsft train --data`."""
-    return _write(path, training_rows(settings))
-
-
-def write_benchmark(path: str | Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
-    """Write a benchmark as JSON Lines, for `trimsft eval`."""
-    return _write(path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count)))
-
-
-def _write(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    return write_whole(Path(path), "".join(json.dumps(row) + "\n" for row in rows).encode())
+    lines = (json.dumps(row) + "\n" for row in training_rows(settings))
+    return write_whole(Path(path), "".join(lines).encode())

@@ -268,7 +268,8 @@ def make_lab_rows(folder: StudyFolder, scale: Scale, seed: int) -> None:
 def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
     from trimsft.data.encode import checked_rows
-    from trimsft.data.load import load_rows, plain_rows, read_file
+    from trimsft.data.files import read_records
+    from trimsft.data.load import load_rows, plain_rows
 
     settings = training_settings(folder, scale, cell)
     if not folder.token_rows.exists():  # drawn once from the training data
@@ -281,7 +282,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
     rendering = {"template": settings.data.template, "system_prompt": settings.data.system_prompt}
     for name in ("max_length", "truncation_mode", "completion_only_loss"):
         rendering[name] = getattr(settings.args, name)
-    return checked_rows(read_file(folder.token_rows).records), rendering
+    return checked_rows(row for _, row in read_records(folder.token_rows)), rendering
 
 
 # ---- what is looked at before anything is run: each would otherwise fail in every cell, some after hours
@@ -294,7 +295,7 @@ def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) 
         is_at_hand: find every model and read every benchmark, which may mean asking the hub.
     """
     from trimsft.data.encode import load_tokenizer
-    from trimsft.data.load import list_files
+    from trimsft.data.files import list_files
     from trimsft.evaluate.benchmarks import find_file, load_benchmark
 
     names = {"data_dir": "benchmark_data", "limit": "problems"}  # evaluation's, and a study's

@@ -22,7 +22,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
-from trimsft.data.load import list_files
+from trimsft.data.files import list_files
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
@@ -38,7 +38,7 @@ logger = logging.getLogger("trimsft")
 
 HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
-    "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
+    "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "project",
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id", "gradient_checkpointing",
     "low_memory", "hub_token",
 ])  # fmt: skip
