@@ -24,7 +24,7 @@ from trimsft.runs import write_whole
 from trimsft.study import StudySettings
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import Event, rebuild_tables
+from trimsft.study.run import CellState, rebuild_tables
 from trimsft.tokens.statistics import confidence, diagnose
 from trimsft.tokens.table import read_token_table
 
@@ -70,8 +70,8 @@ def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, fl
     write_whole(results, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def say(event: Event) -> None:
-    print(time.strftime("%X"), event.cell.name, event.state, event.note, event.done or "", flush=True)
+def say(event: CellState) -> None:
+    print(time.strftime("%X"), event.cell.name, event.state, event.note, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from trimsft import cli
 from trimsft.cli.study import cell_progress
 from trimsft.runs import RunDirectory
 from trimsft.study.cell import Cell
-from trimsft.study.run import Event
+from trimsft.study.run import CellState
 from trimsft.train.run import TrainResult
 
 COMMANDS = (
@@ -111,18 +111,15 @@ def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixtu
     sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
     with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
         for event in (
-            Event(sft, "running", "training", 0, 50),
-            Event(sft, "running", "training", 3, 50),
-            Event(sft, "running", "evaluating lab-easy", 3, 9),
-            Event(sft, "failed", "no [such] file"),
-            Event(sft, "done"),
-            Event(dft, "elsewhere", "process 7 on host since noon"),
+            CellState(sft, "running", "training"),
+            CellState(sft, "failed", "no [such] file"),
+            CellState(sft, "done"),
+            CellState(dft, "done", "before"),
         ):
             show(event)
     assert capsys.readouterr().err.splitlines() == [
-        "trimsft: sft: training 0 of 50",
-        "trimsft: sft: evaluating lab-easy 3 of 9",
+        "trimsft: sft: training",
         "trimsft: sft: failed, no [such] file",
         "trimsft: sft: done, average@8 62.3",
-        "trimsft: dft: elsewhere, process 7 on host since noon",
+        "trimsft: dft: done, before",
     ]

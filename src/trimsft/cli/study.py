@@ -1,8 +1,8 @@
 """`trimsft study list | run | status | table`, `trimsft sweep` and `trimsft quickstart`.
 
-While cells run, a terminal shows bars, and a log gets a line for each change:
+While cells run, a log gets a line for each change:
 
-    lab, TrimSFT (margin 1, bandwidth 2), seed 0: training 14 of 50
+    lab, TrimSFT (margin 1, bandwidth 2), seed 0: training
     lab, TrimSFT (margin 1, bandwidth 4), seed 0: failed, learning_rate: must not be below 0, got -1
 """
 
@@ -14,6 +14,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -27,9 +28,9 @@ from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
 from trimsft.study.plan import StudyPlan, plan_study
-from trimsft.study.run import Event, OnEvent, StudyOutcome, read_status
+from trimsft.study.run import CellState, OnEvent, StudyOutcome, read_status
 from trimsft.study.studies import STUDIES, in_the_paper
-from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
+from trimsft.study.sweep import SweepSettings, run_sweep
 from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
@@ -40,7 +41,7 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what is missing, with --gpus 2xA6000 also what it takes.")
 ]
 STUDY = "names scale models benchmarks fields seeds samples gpus out workers"
-SWEEP = "grid scale models benchmarks seeds out workers objective select_on metric"
+SWEEP = "grid scale models benchmarks seeds out workers objective select_on"
 """The fields that --help lists."""
 
 
@@ -57,8 +58,7 @@ def study_list(as_json: JsonFlag = False) -> None:
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables.
 
-    The tables stand beside the paper's. Rerun the command to resume. Several of these may run at once in one folder,
-    on one machine or on many that share it.
+    The tables stand beside the paper's. Rerun the command to resume.
 
     \b
     Examples:
@@ -67,8 +67,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
     if dry_run:
-        plan = plan_study(settings)
-        return Output({"studies": list(settings.names), **plan.as_dict()}, lines=_lines(plan))
+        return plan_output(plan_study(settings))
     with cell_progress(cell_label) as show:
         return outcomes_output(command.run_study(settings, on_event=show))
 
@@ -127,34 +126,18 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
     if dry_run:
-        plan = plan_sweep(settings)
-        return Output(plan.as_dict(), lines=_lines(plan))
+        return plan_output(plan_study(settings))
     with cell_progress(cell_label) as show:
         words = shlex.join(["trimsft", *hide_secrets(sys.argv[1:])])
-        return sweep_output(run_sweep(settings, on_event=show, command=words))
+        return outcomes_output([run_sweep(settings, on_event=show, command=words)])
 
 
-def sweep_output(outcome: SweepOutcome) -> Output:
-    """Return the table, what it says, where the rest is."""
-    from trimsft.study.sweep import conclusions, sweep_table
-
-    lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
-    if outcome.swept is None:
-        return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
-    said = [*conclusions(outcome.swept), *lines]
-    return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
-
-
-def _lines(plan: StudyPlan) -> list[str]:
+def plan_output(plan: StudyPlan) -> Output:
     """Return what is missing, the first cells by name; where GPUs are named, what it takes there."""
-    lines = []
-    for cell in plan.cells[:30]:
-        tokens = f"{cell.trained_tokens / 1e6:,.1f} M tokens trained, {cell.generated_tokens / 1e6:,.1f} M generated"
-        lines.append(cell.name if cell.gpu_hours is None else f"{cell.name}: {cell.gpu_hours:,.1f} GPU hours, {tokens}")
-    lines += [f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else []
-    hours = f", {plan.hours:,.0f} GPU hours" if any(cell.gpu_hours is not None for cell in plan.cells) else ""
+    lines = [*plan.cells[:30], *([f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else [])]
+    hours = "" if plan.gpu_hours is None else f", {plan.gpu_hours:,.1f} GPU hours"
     lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
-    return [*lines, *(f"- {note}" for note in plan.notes)]
+    return Output(asdict(plan), lines=[*lines, *(f"- {note}" for note in plan.notes)])
 
 
 @command_of(QuickstartSettings, resumes=True)
@@ -189,10 +172,10 @@ def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = 
     """Yield a function that shows every change of a cell by its `label`, and the `result` of one that is done."""
     with Progress() as show:
 
-        def on_event(event: Event) -> None:
+        def on_event(event: CellState) -> None:
             name = label(event.cell)
             if event.state == "running":
-                show(name, event.done, event.total, event.note)
+                show(name, 0, 0, event.note)
             else:
                 what = event.note or (result(event.cell) if event.state == "done" else "")
                 show.end(name, f"{event.state}, {what}" if what else event.state)

@@ -9,9 +9,8 @@ from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
-from trimsft.study.claims import plane
 from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
-from trimsft.study.results import Summaries
+from trimsft.study.results import Summaries, plane
 from trimsft.tokens.table import TokenTable
 
 

@@ -3,11 +3,11 @@
 runs/study-lab/
   config.yaml                   the scale: another one may not be mixed in
   cells.json                    the cells that were requested
-  .settling                     the lock under which both are written
+  .lock                         held by the process that runs the study
   data/                         what is trained on, and the rows whose tokens are measured
   runs/lab/base/seed0/          an ordinary run directory for each cell: manifest.json, train/, model/, eval/,
   runs/lab/sft/seed0/             tokens.parquet
-    .claim                      held by the process that works on it
+    .claim                      held while a process works on it
     log.txt                     what the libraries said
     failure.txt                 why it failed the last time
   tables/                       what came out
@@ -21,14 +21,12 @@ from typing import Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_path
-from trimsft.runs import RunDirectory, locked
-from trimsft.runs.files import refuse_links, write_whole
+from trimsft.runs import RunDirectory, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study.cell import Cell
 from trimsft.study.scales import Scale
 
-PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
 HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke", "compared")
 """Fields of a scale that may change from one start to the next."""
 
@@ -46,17 +44,15 @@ class StudyFolder:
 
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""
-        refuse_links(*self.out.glob("*"))
-        with locked(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
-            record, harmless = scale.as_dict(), list(HARMLESS)
-            if before := RunDirectory(self.out).read_config():
-                models = Scale.from_dict(before, where=str(self.out)).as_dict()["models"]
-                harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
-                harmless += [f"models.{name}.gpus" for name in models]
-                record["models"] = {**models, **record["models"]}
-            RunDirectory(self.out).settle_config(record, harmless=harmless)
-            records = [cell.as_dict() for cell in dict.fromkeys([*self.requested(), *cells])]
-            write_whole(self.out / "cells.json", (json.dumps(records, indent=1) + "\n").encode())
+        record, harmless = scale.as_dict() | {"focus": scale.focus_model}, list(HARMLESS)
+        if before := RunDirectory(self.out).read_config():
+            models = Scale.from_dict(before, where=str(self.out)).as_dict()["models"]
+            harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
+            harmless += [f"models.{name}.gpus" for name in models]
+            record["models"] = {**models, **record["models"]}
+        RunDirectory(self.out).settle_config(record, harmless=harmless)
+        records = [cell.as_dict() for cell in dict.fromkeys([*self.requested(), *cells])]
+        write_whole(self.out / "cells.json", (json.dumps(records, indent=1) + "\n").encode())
 
     def read_scale(self) -> Scale:
         """Return the scale that the folder was made with."""
@@ -119,18 +115,3 @@ class StudyFolder:
 
     def is_evaluated(self, cell: Cell, benchmarks: Sequence[str]) -> bool:
         return set(benchmarks) <= set(RunDirectory(self.run(cell)).evaluations())
-
-    def progress(self, cell: Cell, step: str, scale: Scale) -> tuple[str, int, int]:
-        """Return stage, count and total (0 where it is not known) of a step under way, by the lines in its files."""
-        run = RunDirectory(self.run(cell))
-        if step == "tokens":
-            return "measuring tokens", 0, 0
-        if step == "train":
-            # the last line of telemetry sums up
-            stage, path, total = "training", run.telemetry_path, scale.updates_of(cell)
-        else:
-            name = next((name for name in scale.benchmark_names if name not in run.evaluations()), "")
-            stage, path = f"evaluating {name}", run.eval_dir / name / "samples.jsonl"
-            total = scale.answers_each * (scale.problems or 0)
-        done = path.read_bytes().count(b"\n") if path.is_file() else 0
-        return stage, min(done, total or done), total

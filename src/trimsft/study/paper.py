@@ -7,7 +7,7 @@
 
 `paper.json` names the LaTeX label of each table and the line of each row in the paper's source. Methods carry the
 names of `trimsft.objectives` (and "base"), benchmarks those of `trimsft.evaluate`. Where the paper disagrees with
-itself the printed numbers stand, and `disagreements()` lists them.
+itself the printed numbers stand.
 """
 
 import json
@@ -51,15 +51,6 @@ def rows(table: str) -> list[Any]:
         setting = Setting(row["margin"], row["bandwidth"]) if "margin" in row else None
         made.append(SimpleNamespace(**values, setting=setting))
     return made
-
-
-def disagreements() -> list[Any]:
-    """Return where the paper's numbers contradict each other: kind, label, line, what, printed, expected, why.
-
-    Kinds: average (not the mean of its row), repeated (printed otherwise elsewhere), grid (no score of so many
-    answers), count (scores of another number of problems), statement (the text says otherwise than a table), name.
-    """
-    return [SimpleNamespace(**entry) for entry in _content()["disagreements"]]
 
 
 def label(table: str) -> str:

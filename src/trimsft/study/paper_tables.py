@@ -1,15 +1,13 @@
-"""Ours beside the paper's: tables of tokens and of scores, in percent, in one frame:
+"""Ours beside the paper's: tables of tokens and of scores, in percent.
 
-    Records with columns x_ours, x_low, x_high, x_paper, x_difference -> beside_table -> 41.2 [38.6, 43.9] (40.02)
-
-Models that the paper does not have get the numbers of `STAND_IN`: they show the pattern, who is above whom, not the
-size of the numbers.
+Models that the paper does not have stand beside the numbers of `STAND_IN`: they show the pattern, who is above whom,
+and not the size of the numbers.
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,20 +34,6 @@ SCORE_TABLES = {
     "half-trims": ("half_trims_complete", "main"),
 }
 """Study -> the paper's tables that have its settings (elsewhere Table 1); where two differ, the first counts."""
-HEADINGS = {
-    "objective": "",
-    "setting": "",
-    "high_weight": "weight above 0.5, %",
-    "r_eff": "R_eff",
-    "ratio": "of the tokens, %",
-    "first_choice": "first choice, %",
-    "low": "low gaps, %",
-    "middle": "middle gaps, %",
-    "high": "high gaps, %",
-    "sft_mass": "SFT's gradient, %",
-    "trim_mass": "TrimSFT's gradient, %",
-}
-"""As readers see columns; files for programs keep their names."""
 Row: TypeAlias = dict[str, Value]
 Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # heading -> the benchmarks whose mean it is
 
@@ -71,54 +55,25 @@ def paper_model(name: str) -> str | None:
     return next((model for model in models if wanted in (letters(model), f"{letters(model)}base")), None)
 
 
-def beside(name: str, ours: Interval, theirs: float | None) -> Row:
-    """Return the columns of one value: ours with its interval, the paper's, and the difference."""
+def beside(name: str, ours: Interval, theirs: float) -> Row:
+    """Return the columns of one value: ours with its interval, and the paper's."""
     low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
-    difference = None if theirs is None else ours.value - theirs
-    values = {"ours": ours.value, "low": low, "high": high, "paper": theirs, "difference": difference}
-    return {f"{name}_{what}": value for what, value in values.items()}
+    return {f"{name}_ours": ours.value, f"{name}_low": low, f"{name}_high": high, f"{name}_paper": theirs}
 
 
-def beside_table(records: Records, model: str | None = STAND_IN) -> Table:
-    """Return the frame for readers; ours minus the paper's only where the model is the paper's."""
-    kept = [
-        name for name in records.columns if not name.endswith(("_paper", "_difference")) and not records.is_end(name)
-    ]
-
-    def cell(row: Mapping[str, Value], name: str) -> Cell:
-        value, text = row[name], records.text(row, name)
-        if value is None or isinstance(value, str):
-            return Cell(cells.method_name(text) if name == "objective" else text)
-        data = None if math.isnan(value) else float(value)
-        stem = name.removesuffix("_ours")
-        if stem == name or row[f"{stem}_paper"] is None:
-            return Cell(text, records.spread(row, name), data=data)
-        both = [records.text(row, f"{stem}_paper"), records.text(row, f"{stem}_difference", "+") if model else ""]
-        return Cell(text, f"{records.spread(row, name)} ({', '.join(filter(None, both))})".strip(), data=data)
-
-    stems = [name.removesuffix("_ours") for name in kept]
-    note = "In round brackets: the paper's, and ours minus it."
-    if model is None:
-        note = f"In round brackets: the paper's, of {STAND_IN}, another model: for the pattern, not for the size."
-    return Table(
-        records.title,
-        tuple(HEADINGS.get(stem, stem.replace("_", " ")) for stem in stems),
-        tuple(tuple(cell(row, name) for name in kept) for row in records.rows),
-        (*((note,) if kept != stems else ()), *records.notes),
-    )
-
-
-def contradictions(labels: Sequence[str]) -> list[str]:
-    """Return the paper's own contradictions in these tables and figures, a sentence for each."""
-    also = {"tab:variants-complete": "app:variants", "fig:ablation": "tab:weight-diagnostic"}
-    wanted = {*labels, *(also[label] for label in labels if label in also)}
-    sentences = []
-    for entry in (entry for entry in paper.disagreements() if entry.label in wanted):
-        numbers = "" if entry.kind == "statement" else f" is {entry.printed:g}, {entry.expected:g} is expected"
-        sentences.append(
-            f"The paper against itself, {entry.label} (line {entry.line}): {entry.what}{numbers}: {entry.why}."
-        )
-    return sentences
+def beside_table(records: Records) -> Table:
+    """Return the table for readers: 41.2 [38.6, 43.9] (40.02), the last being the paper's."""
+    plain = records.table()
+    header, rows = list[str](), [list[Cell]() for _ in plain.rows]
+    for number, name in enumerate(plain.header):
+        if name.endswith(" paper"):
+            for row, cells in zip(rows, plain.rows, strict=True):
+                row[-1] = replace(row[-1], spread=f"{row[-1].spread} ({cells[number].text})".strip())
+            continue
+        header.append(name.removesuffix(" ours"))
+        for row, cells in zip(rows, plain.rows, strict=True):
+            row.append(cells[number])
+    return replace(plain, header=tuple(header), rows=tuple(map(tuple, rows)))
 
 
 # ---- tokens
@@ -132,12 +87,12 @@ def weights(table: TokenTable, who: str) -> Records:
     ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
     rows: list[Row] = []
     for setting, of_setting in ours.items():
-        row: Row = {"objective": "trim" if setting else "sft"}
+        row: Row = {"objective": cells.method_name("trim" if setting else "sft")}
         row |= {name: float(getattr(setting, name)) if setting else None for name in Setting._fields}
         row["mean_weight"] = of_setting["mean_weight"].value
         row |= beside("high_weight", of_setting["high_weight_percent"], theirs[setting].high_weight_percent)
-        rows.append(row | beside("r_eff", of_setting["r_eff"], theirs[setting].effective_ratio))
-    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
+        rows.append(row | beside("effective_ratio", of_setting["r_eff"], theirs[setting].effective_ratio))
+    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "effective_ratio": 3}
     notes = _notes("weight_diagnostics", table, who)
     return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
 
@@ -147,7 +102,7 @@ def masses(table: TokenTable, who: str) -> Records:
     theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
     rows: list[Row] = []
     for (setting, objective), ours in mass_intervals(table).items():
-        row: Row = {"objective": objective, **setting._asdict()}
+        row: Row = {"objective": cells.method_name(objective), **setting._asdict()}
         for region in REGIONS:
             row |= beside(region, ours[region], getattr(theirs[setting, objective], region))
         rows.append(row)
@@ -180,7 +135,7 @@ def _notes(name: str, table: TokenTable, who: str) -> list[str]:
     ours = f"Ours: {who}, {len(table):,} tokens of {examples} examples."
     return [
         f"{ours} In square brackets: 95 % intervals over examples.",
-        f"Paper: {paper.label(name)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
+        f"In round brackets: the paper's, {paper.label(name)}; {STAND_IN}, 40,082 tokens of 100 examples.",
     ]
 
 
@@ -228,28 +183,25 @@ def score_rows(
         model = paper_model(setting.model)
         printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
         for benchmark, names in columns.items():
-            is_stand_in = model is None and benchmark == list(columns)[-1]
             row = ScoreRow(
                 setting=setting,
                 benchmark=benchmark,
                 metric=metric,
                 ours=summary.interval(metric, *names),
                 by_seed=summary.by_seed(metric, names),
-                paper=_papers_mean(printed_row, names, study, is_stand_in=is_stand_in),
+                paper=None if printed_row is None else _papers_mean(printed_row, names, study),
             )
             rows.append(row)
     return rows
 
 
-def _papers_mean(row: paper.Score | None, names: Sequence[str], study: str, *, is_stand_in: bool) -> float | None:
-    """Return the paper's mean over these benchmarks; of a stand-in with none of them, over all that its table has."""
-    if row is None:
-        return None
-    if set(names) == set(row.scores) and row.average is not None:
-        return row.average / 100
-    if not set(names) & set(row.scores) and is_stand_in:
+def _papers_mean(row: paper.Score, names: Sequence[str], study: str) -> float | None:
+    """Return the paper's mean over these benchmarks; over all of its table for an average over none of them."""
+    if len(names) > 1 and not set(names) & set(row.scores):
         # the table of half trims has fewer benchmarks than SFT's row of Table 1
         names = list(paper.scores(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
+    if set(names) == set(row.scores) and row.average is not None:
+        return row.average / 100
     return float(np.mean([row.scores[name] for name in names])) / 100 if set(names) <= set(row.scores) else None
 
 
@@ -303,39 +255,17 @@ def our_table(
             "corrected for how many are tested."
         )
     best = mark_best(lines, groups=[setting.model for setting in summaries])
+    last, header = [of_setting[-1] for of_setting in by_setting.values()], ["", *columns]
     if against_sft:
-        last = [difference(of_setting[-1]) for of_setting in by_setting.values()]
-        best = tuple((*line, Cell.of(one, sign="+")) for line, one in zip(best, last, strict=True))
-    header = ("", *columns, *(["against SFT"] if against_sft else []))
-    return Table(title, header, best, (*about, *notes))
-
-
-def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:
-    """Return ours beside the paper's, of the same model or of `STAND_IN`; None where it has no such setting."""
-    known = [row for row in rows if row.paper is not None]
-    columns = list(dict.fromkeys(row.benchmark for row in known))
-    settings = list(dict.fromkeys(row.setting for row in known))
-    if not known or (len(settings) < 2 and not paper_model(settings[0].model)):
-        return None
-    labels = labels_of(summaries)
-    lines: dict[cells.Cell, Row] = {setting: {"setting": labels[setting]} for setting in settings}
-    for setting in settings:
-        by_column = {row.benchmark: row for row in known if row.setting == setting}
-        for column in columns:
-            row = by_column.get(column)
-            nothing: Row = {f"{column}_{what}": None for what in ("ours", "low", "high", "paper", "difference")}
-            ends = Interval(*(100 * end for end in row.ours.as_dict().values())) if row else None
-            lines[setting] |= beside(column, ends, 100 * (row.paper or 0)) if row and ends else nothing
-    digits = {f"{column}_{what}": 1 for column in columns for what in ("ours", "low", "high", "difference")}
-    is_papers = all(paper_model(setting.model) for setting in settings)
-    about = ["Percent. The paper gives no intervals, so that its own noise is left out."] if is_papers else []
-    for model in dict.fromkeys(setting.model for setting in settings if not is_papers):
-        last = [row for row in known if row.setting.model == model and row.benchmark == columns[-1]]
-        pairs = [(a, b) for n, a in enumerate(last) for b in last[:n] if a.paper != b.paper]
-        same = sum((a.ours.value - b.ours.value) * ((a.paper or 0) - (b.paper or 0)) > 0 for a, b in pairs)
-        about.append(f"{model}, {columns[-1]}: {same} of {len(pairs)} pairs are in the paper's order.")
-    records = Records("beside", "Beside the paper", list(lines.values()), [*about, *notes], digits)
-    return beside_table(records, STAND_IN if is_papers else None)
+        header.append("against SFT")
+        best = tuple((*line, Cell.of(difference(row), sign="+")) for line, row in zip(best, last, strict=True))
+    elif any(row.paper is not None for row in last):
+        header.append("paper")
+        theirs = [Cell("" if row.paper is None else f"{100 * row.paper:.2f}", data=row.paper) for row in last]
+        best = tuple((*line, cell) for line, cell in zip(best, theirs, strict=True))
+        if not all(paper_model(setting.model) for setting in summaries):
+            about.append(f"The paper's are of {STAND_IN}, another model: for the pattern, not for the size.")
+    return Table(title, tuple(header), best, (*about, *notes))
 
 
 # ---- a report's tables with the paper's numbers

@@ -2,7 +2,7 @@
 
 with LocalPool(job, environments(job, cells, workers=None)) as pool:
     future = pool.submit(cell)
-    pool.result(future)                   # Result(state="done", ...)
+    pool.result(future)                   # Result(seconds={"train": 24.1, ...})
 
 All end with the one that started them, however that ends.
 """
@@ -25,53 +25,49 @@ from typing import NoReturn
 
 from trimsft.errors import UsageError, handle_signals, interruption, one_line
 from trimsft.study.cell import Cell
-from trimsft.study.steps import Job, Result, redirect_output
+from trimsft.study.scales import Scale
+from trimsft.study.steps import ENDING, Job, Result, redirect_output
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 6  # processes on the cores: each takes most of a gigabyte
-ENDING = 120.0  # seconds that processes have to end after SIGTERM: a training saves its checkpoint
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 
 
-def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    if VISIBLE in os.environ:
-        return [device.strip() for device in os.environ[VISIBLE].split(",") if device.strip()]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
+def environment_of(scale: Scale) -> dict[str, str]:
+    """Return the variables of every process of a study."""
+    # one thread each, so that figures are the same everywhere
+    cpu = {"OMP_NUM_THREADS": "1", VISIBLE: ""} if scale.device == "cpu" else {}
+    return QUIET | cpu | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
 
 
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
     """Return the variables of each process: the GPUs it may see, or one core and none."""
-    scale = job.scale
+    scale, common = job.scale, environment_of(job.scale)
     need = max(map(scale.gpus_of, cells))
-    common = QUIET | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
     if scale.device == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         fit = min(len(cells), MOST, cores // need) if scale.is_lab else 1  # others may not fit into memory
-        # one thread each, so that figures are the same everywhere
-        return [common | {"OMP_NUM_THREADS": "1", VISIBLE: ""}] * (workers or max(1, fit))
-    devices = visible_gpus()
+        return [common] * (workers or max(1, fit))
+    import torch
+
+    everything = ",".join(map(str, range(torch.cuda.device_count())))
+    devices = [device.strip() for device in os.environ.get(VISIBLE, everything).split(",") if device.strip()]
     if need > len(devices):
         problem = f"a training needs {need} and there are {len(devices)}"
         raise UsageError(problem, field="gpus", hint="--device cpu needs none")
     groups = [",".join(devices[first : first + need]) for first in range(0, len(devices) - need + 1, need)]
-    # more processes than groups share GPUs: for models that leave room, and only where the user says so
-    return [common | {VISIBLE: groups[number % len(groups)]} for number in range(workers or len(groups))]
+    return [common | {VISIBLE: group} for group in groups[:workers]]
 
 
 class LocalPool:
     """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
     def __init__(self, job: Job, environments: Sequence[Mapping[str, str]]) -> None:
-        self._job, self._environments, self._free = job, environments, list(range(len(environments)))
+        self._job, self._environments, self.size = job, environments, len(environments)
+        self._free = list(range(self.size))
         self._pools: dict[int, ProcessPoolExecutor] = {}
         self._places: dict[Future[Result], int] = {}
         self._others = set(multiprocessing.active_children())
-
-    def has_room(self) -> bool:
-        return bool(self._free)
 
     def submit(self, cell: Cell) -> Future[Result]:
         place = self._free.pop(0)
@@ -97,10 +93,10 @@ class LocalPool:
         if error is None:
             result = future.result()
         elif isinstance(error, BrokenProcessPool):
-            result = Result("failed", "its process was killed: too little memory?")
+            result = Result("its process was killed: too little memory?")
         else:  # such as a signal to that process alone
-            result = Result("failed", f"its process ended ({one_line(error)})")
-        if result.state == "failed" or self._job.one_process_a_step:  # it may hold memory still
+            result = Result(f"its process ended ({one_line(error)})")
+        if result.failure or self._job.one_process_a_step:  # it may hold memory still
             self._pools.pop(place).shutdown()
         return result
 

@@ -67,7 +67,7 @@ class Scale:
     device: str = "cuda"
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
-    focus: str = ""  # the model of the studies that take one only; empty, or not there: the first
+    focus: str = ""  # the model of the studies that take one only, the latest of a folder; empty or gone: the first
     smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
 
     def __post_init__(self) -> None:
@@ -95,14 +95,6 @@ class Scale:
     def gpus_of(self, cell: Cell) -> int:
         """Return the processes of a cell, each with a GPU where there are some; a base is only evaluated."""
         return 1 if cell.is_base else self.at(cell.model).gpus
-
-    def updates_of(self, cell: Cell) -> int:
-        """Return the updates of one training at the lab; 0 where only the training knows."""
-        fields = {**self.defaults, **dict(cell.fields)}
-        if self.rows is None or "gradient_accumulation_steps" in fields or "max_steps" in fields:
-            return 0
-        batch = int(fields["per_device_train_batch_size"]) * self.gpus_of(cell)
-        return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
 
     @property
     def benchmark_names(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trimsft import lab
-from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
+from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.runs import RunDirectory, locked
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from trimsft.train.config import Settings
 
 ATTENTION = "attn_implementation"
+ENDING = 120.0  # seconds that a process has to end after SIGTERM: a training saves its checkpoint
 
 
 class Result(NamedTuple):
     """Result of a cell, or of its first steps."""
 
-    state: str  # done (as far as it went), failed, or elsewhere
-    note: str = ""  # why it failed, or who works on it
+    failure: str = ""  # why it failed
     seconds: Mapping[str, float] = {}  # of each step that was missing
 
 
@@ -73,18 +73,17 @@ class Job:
         """Do what is missing, in a process of its own: what is printed goes to the cell's log, errors are returned."""
         try:
             redirect_output(self.folder.log(cell))
-            return Result("done", seconds=self.run(cell))
-        except RunInUse as error:
-            return Result("elsewhere", str(error.holder or "another process"))
+            return Result(seconds=self.run(cell))
         except Exception as error:  # whatever a library raises ends this cell, and no other
             with suppress(OSError):
                 traceback.print_exc()
-            return Result("failed", one_line(error))
+            return Result(one_line(error))
 
     def run(self, cell: Cell) -> dict[str, float]:
-        """Do what is missing; return seconds by step. Raises `RunInUse` where another process works on the cell."""
+        """Do what is missing; return seconds by step."""
         steps, seconds = {"train": self.train, "evaluate": self.evaluate, "tokens": self.measure}, {}
-        with locked(self.folder.claim(cell)):
+        # the process of a study that was killed saves what it has before it ends, too
+        with locked(self.folder.claim(cell), patience=ENDING):
             for step in self.missing(cell)[: 1 if self.one_process_a_step else None]:
                 began = time.monotonic()
                 steps[step](cell)

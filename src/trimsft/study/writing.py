@@ -4,7 +4,6 @@ runs/study-lab/tables/
   claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.txt              ours, as `trimsft study run` prints it
-  main/main.tex              the same tables for booktabs
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
   main/report.html           the page about its runs of seed 0
@@ -22,18 +21,17 @@ from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
 from trimsft.report.run_tables import confidences
-from trimsft.runs import by_dotted_name
-from trimsft.runs.files import write_whole
+from trimsft.runs import write_whole
 from trimsft.study import paper_tables as paper
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
 from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Summaries, labels_of, load_results, summarise
-from trimsft.study.scales import SCALES, Scale
+from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
 from trimsft.tables import Cell as TableCell
-from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
+from trimsft.tables import Table, csv_of, escape_markdown, render, to_text
 from trimsft.tokens.table import TokenTable, read_token_table
 
 MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
@@ -61,7 +59,6 @@ def write_study(
     finished: Collection[Cell] = results if study.shows == SCORES else [c for c in cells if folder.tokens(c).is_file()]
     missing = [cell.name for cell in cells if cell not in finished]
     notes = [f"Not finished, and so left out: {_first(missing)}."] if missing else []
-    notes += paper.contradictions(study.paper)
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
     if results:
@@ -85,7 +82,6 @@ def write_study(
     return [
         write_whole(place / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
         write_whole(place / f"{study.name}.txt", "\n".join(map(to_text, printed)).encode()),
-        write_whole(place / f"{study.name}.tex", "\n".join(to_latex(table) for table in shown).encode()),
         write_flat(place / f"{study.name}.csv", rows),
         write_json(place / f"{study.name}.json", record),
         *figures,
@@ -123,14 +119,12 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
     elif study.name == "passes":
         titles = {f"pass@{samples}": f"pass@{samples}", f"majority@{samples}": f"best-of-{samples} by majority vote"}
     rows = paper.score_rows(study.name, summaries, list(titles))
-    tables: list[Table | None] = []
-    for metric, heading in titles.items():
-        of_metric = [row for row in rows if row.metric == metric]
-        tables.append(paper.our_table(heading, summaries, of_metric))
-        tables.append(paper.paper_table(summaries, of_metric))
+    tables = [
+        paper.our_table(heading, summaries, [row for row in rows if row.metric == metric])
+        for metric, heading in titles.items()
+    ]
     figures = score_figures(study.name, summaries, rows, samples, place)
-    notes = [*unanswered_note(summaries), *_differences(scale)]
-    return _Content([table for table in tables if table], figures, [row.as_dict() for row in rows], notes)
+    return _Content(tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries))
 
 
 def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> _Content:
@@ -149,8 +143,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         for row in records.rows
     ]
-    shown = paper.beside_table(records, paper.paper_model(model))
-    return _Content([shown], token_figures(study.name, by_objective, place), rows, [])
+    return _Content([paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, [])
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
@@ -189,20 +182,6 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     many = sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one])
     named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
-
-
-def _differences(scale: Scale) -> list[str]:
-    """Say what of the scale is not as it comes: elsewhere that is the paper's protocol, or said in the docs."""
-    own, places = SCALES.get(scale.name), ("models", "focus", "seeds", "keep_weights", "smoke", "device")
-    if own is None:
-        return []
-    before, after = (dict(by_dotted_name(one.as_dict())) for one in (own, scale))
-    changed = [
-        f"{name.rpartition('.')[2]} {Path(value).name if str(value).startswith('/') else value}"  # no folders of here
-        for name, value in after.items()
-        if before.get(name) != value and name.partition(".")[0] not in places
-    ]
-    return [f"Differs from the scale {scale.name} as it comes: {', '.join(changed)}."] if changed else []
 
 
 # ---- files
