@@ -124,8 +124,6 @@ def takes_of(objective: str) -> tuple[str, ...]:
 
 def check_objectives(names: Sequence[str], *, field: str) -> None:
     """Load every objective that the user names; refuse an unknown one, and two of one name."""
-    if not names:
-        raise UsageError("there is none", field=field, hint="name at least one")
     for place, name in enumerate(names):
         if any(method_name(name) == method_name(other) for other in names[:place]):
             raise UsageError(f"two are called {method_name(name)}", field=field, value=name, hint="name each once")

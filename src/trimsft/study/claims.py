@@ -23,6 +23,7 @@ from trimsft.objectives import BANDWIDTH, MARGIN, TrimSFT
 from trimsft.objectives.paper import Setting
 from trimsft.study import results
 from trimsft.study.cell import BASE, Cell, method_name
+from trimsft.study.paper import claims as claims_of_the_paper
 from trimsft.study.results import FAILS, HOLDS, OPEN, Summaries, Summary, percent_text, plane, verdict_of
 from trimsft.study.studies import STUDIES
 from trimsft.tables import rounded
@@ -38,7 +39,8 @@ MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)  # those of the paper's weight
 OVER_M = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 6.0))
 OVER_TAU = tuple(Setting(1.0, tau) for tau in BANDWIDTHS)
 WEIGHED = (*(Setting(m, tau) for m in MARGINS for tau in BANDWIDTHS), Setting(3.0, 1.0))
-EDGE = MARGIN - BANDWIDTH  # gaps below are small ones
+EDGE = MARGIN - BANDWIDTH  # gaps below are small ones, which the paper's sentences name
+_ONCE = "one training of each, seed 0; interval over examples alone"
 
 Tables: TypeAlias = Mapping[str, TokenTable]  # by objective, all of the same tokens
 Judgement: TypeAlias = tuple[str, str]  # the verdict on one model, and its numbers
@@ -61,7 +63,7 @@ def judge_claims(summaries: Summaries, tables: Mapping[str, Tables] | None = Non
     by_model = tables or {}
     models = list(dict.fromkeys([*(setting.model for setting in summaries), *by_model]))
     samples, claims = str(min((summary.samples for summary in summaries.values()), default=8)), []
-    for name, (study, statement) in STATEMENTS.items():
+    for name, (study, statement) in claims_of_the_paper().items():
         judged: dict[str, Judgement] = {}
         for model in models:
             if (one := _judge(name, summaries, model, by_model.get(model, {}))) is not None:
@@ -271,29 +273,6 @@ def _mean(table: TokenTable, values: Array) -> tuple[ByExample, Statistic]:
 # ---- the claims, and who judges each
 
 
-_ONCE = "one training of each, seed 0; interval over examples alone"
-_SMALL = f"gaps below {EDGE:.1f}"
-STATEMENTS = {
-    "trim-above-sft": ("main", "TrimSFT is above SFT on every model."),
-    "trim-best": ("main", "TrimSFT has the best average on most models (five of six)."),
-    "fsft-below-sft": ("main", "FSFT falls below SFT."),
-    "more-passes": ("passes", "TrimSFT solves more problems in {samples} attempts than SFT."),
-    "better-votes": ("passes", "TrimSFT's majority of {samples} is right more often than SFT's."),
-    "tau-over-m": ("ablation", "The bandwidth tau matters more than the margin m."),
-    "narrow-above-sft": ("ablation", "With tau = 1 TrimSFT stays above SFT at every margin."),
-    "hard-half-below-sft": ("half-trims", "TrimSFT-H, which trims the easy side only, collapses below SFT."),
-    "easy-half": ("half-trims", "TrimSFT-E keeps up with TrimSFT on easy problems, falls behind on the hardest."),
-    "wider-counts-more": ("weights", "R_eff rises with tau towards SFT's 1."),
-    "tau-moves-more": ("weights", "tau controls the selectivity: it moves R_eff more than m does."),
-    "margin-moves-little": ("weights", "m from 1 to 6 at tau = 1 leaves the share of high weights nearly unchanged."),
-    "hard-half-is-low": ("gradient-mass", "Most of TrimSFT-H's gradient lies in the low-gap region."),
-    "less-high": ("gradient-mass", "TrimSFT has less gradient in the high-gap region than TrimSFT-E."),
-    "towards-mathematics": ("categories", "TrimSFT moves gradient to numbers and symbols."),
-    "sft-shifts-right": ("gaps", "SFT moves gaps to the right of the base's."),
-    "fsft-keeps-small": ("gaps", f"FSFT leaves more small gaps ({_SMALL}) than SFT."),
-    "trim-fewer-small": ("gaps", f"TrimSFT leaves fewer small gaps ({_SMALL}) than the base."),
-}
-"""Claim -> the study that it is about, and what the paper says."""
 OF_SCORES: dict[str, Callable[[Summaries, str], Judgement | None]] = {
     "trim-above-sft": _above,
     "trim-best": _best,

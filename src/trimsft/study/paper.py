@@ -53,6 +53,16 @@ def rows(table: str) -> list[Any]:
     return made
 
 
+def claims() -> dict[str, tuple[str, str]]:
+    """Return what the paper says in words: claim -> the study that it is about, and the statement."""
+    return {name: (one["study"], one["statement"]) for name, one in _content()["claims"].items()}
+
+
+def printed_name(label: str) -> str:
+    """Return what the paper prints for a table or figure, by the label of its source: Table 2."""
+    return str(_content()["names"][label])
+
+
 def label(table: str) -> str:
     """Return the LaTeX label of a table, such as tab:main."""
     return str(_content()["tables"][table]["label"])

@@ -6,7 +6,7 @@ and not the size of the numbers.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from trimsft.study import paper
 from trimsft.study.results import Summaries, labels_of, paired
 from trimsft.tables import DOWN, UP, Cell, Records, Table, Value, mark_best
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics import REGIONS, category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable
 
 STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
@@ -55,88 +55,84 @@ def paper_model(name: str) -> str | None:
     return next((model for model in models if wanted in (letters(model), f"{letters(model)}base")), None)
 
 
-def beside(name: str, ours: Interval, theirs: float) -> Row:
-    """Return the columns of one value: ours with its interval, and the paper's."""
-    low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
-    return {f"{name}_ours": ours.value, f"{name}_low": low, f"{name}_high": high, f"{name}_paper": theirs}
-
-
-def beside_table(records: Records) -> Table:
-    """Return the table for readers: 41.2 [38.6, 43.9] (40.02), the last being the paper's."""
-    plain = records.table()
-    header, rows = list[str](), [list[Cell]() for _ in plain.rows]
-    for number, name in enumerate(plain.header):
-        if name.endswith(" paper"):
-            for row, cells in zip(rows, plain.rows, strict=True):
-                row[-1] = replace(row[-1], spread=f"{row[-1].spread} ({cells[number].text})".strip())
-            continue
-        header.append(name.removesuffix(" ours"))
-        for row, cells in zip(rows, plain.rows, strict=True):
-            row.append(cells[number])
-    return replace(plain, header=tuple(header), rows=tuple(map(tuple, rows)))
-
-
 # ---- tokens
 
 
 def weights(table: TokenTable, who: str) -> Records:
     """High-Weight and R_eff over the paper's grid."""
-    theirs = {row.setting: row for row in paper.rows("weight_diagnostics")}
-    one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
-    ours: dict[Setting | None, dict[str, Interval]] = dict(weight_intervals(table).items())
-    ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
-    rows: list[Row] = []
-    for setting, of_setting in ours.items():
-        row: Row = {"objective": cells.method_name("trim" if setting else "sft")}
-        row |= {name: float(getattr(setting, name)) if setting else None for name in Setting._fields}
-        row["mean_weight"] = of_setting["mean_weight"].value
-        row |= beside("high_weight", of_setting["high_weight_percent"], theirs[setting].high_weight_percent)
-        rows.append(row | beside("effective_ratio", of_setting["r_eff"], theirs[setting].effective_ratio))
-    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "effective_ratio": 3}
-    notes = _notes("weight_diagnostics", table, who)
-    return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
+    theirs, lines = {row.setting: row for row in paper.rows("weight_diagnostics")}, []
+    for setting, found in weight_intervals(table).items():
+        ours = {"high_weight_percent": found["high_weight_percent"], "effective_ratio": found["r_eff"]}
+        lines.append((setting._asdict(), ours, theirs[setting]))
+    digits = {"margin": 1, "bandwidth": 1, "effective_ratio": 3}
+    return _records("weight_diagnostics", "Token weights by margin and bandwidth", lines, digits, table, who)
 
 
 def masses(table: TokenTable, who: str) -> Records:
     """Gradient mass by region for TrimSFT and its halves."""
-    theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
-    rows: list[Row] = []
+    theirs, lines = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}, []
     for (setting, objective), ours in mass_intervals(table).items():
-        row: Row = {"objective": cells.method_name(objective), **setting._asdict()}
-        for region in REGIONS:
-            row |= beside(region, ours[region], getattr(theirs[setting, objective], region))
-        rows.append(row)
-    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", table, who)
-    return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
+        first = {"objective": cells.method_name(objective), **setting._asdict()}
+        lines.append((first, ours, theirs[setting, objective]))
+    title, digits = "Percent of the gradient mass by region of gaps", {"margin": 1, "bandwidth": 1}
+    return _records("gradient_mass", title, lines, digits, table, who)
 
 
 def categories(table: TokenTable, who: str) -> Records:
     """Token categories at the paper's setting."""
-    theirs = {row.category: row for row in paper.rows("token_categories")}
-    rows: list[Row] = []
-    counts = np.bincount(table["category"], minlength=len(CATEGORIES))
-    for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
-        row: Row = {"category": name, "tokens": count}
-        for field, interval in ours.items():
-            field = field.removesuffix("_percent")
-            row |= beside(field, interval, getattr(theirs[name], field))
-        rows.append(row)
-    notes = [
+    theirs, lines = {row.category: row for row in paper.rows("token_categories")}, []
+    counts = np.bincount(table["category"], minlength=len(CATEGORIES)).tolist()
+    for (name, found), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts, strict=True):
+        ours = {field.removesuffix("_percent"): interval for field, interval in found.items()}
+        lines.append(({"category": name, "tokens": count}, ours, theirs[name]))
+    made = _records("token_categories", "Token categories", lines, {"mean_weight": 3}, table, who)
+    note = (
         "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
         "how it tells categories apart; ours are described in docs/analysis.md, and count whole LaTeX commands and "
-        "brackets as symbols.",
-        *_notes("token_categories", table, who),
-    ]
-    return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
+        "brackets as symbols."
+    )
+    return replace(made, notes=[note, *made.notes])
 
 
-def _notes(name: str, table: TokenTable, who: str) -> list[str]:
+def _records(
+    name: str,
+    title: str,
+    lines: Iterable[tuple[Row, Mapping[str, Interval], Any]],
+    digits: Mapping[str, int],
+    table: TokenTable,
+    who: str,
+) -> Records:
+    """Return a line for each: its first columns, our intervals, and the paper's row with fields of the same names."""
+    rows = []
+    for first, ours, theirs in lines:
+        row = dict(first)
+        for field, one in ours.items():
+            low, high = (None, None) if math.isnan(one.low) else (one.low, one.high)
+            row |= {f"{field}_ours": one.value, f"{field}_low": low, f"{field}_high": high}
+            row[f"{field}_paper"] = getattr(theirs, field)
+        rows.append(row)
     examples = table.metadata.get("data", {}).get("rows", "unknown")
-    ours = f"Ours: {who}, {len(table):,} tokens of {examples} examples."
-    return [
-        f"{ours} In square brackets: 95 % intervals over examples.",
+    notes = [
+        f"Ours: {who}, {len(table):,} tokens of {examples} examples. In square brackets: 95 % intervals over examples.",
         f"In round brackets: the paper's, {paper.label(name)}; {STAND_IN}, 40,082 tokens of 100 examples.",
     ]
+    return Records(name, title, rows, notes, digits)
+
+
+def beside_table(records: Records) -> Table:
+    """Return the table for readers: 41.2 [38.6, 43.9] (40.02), the last being the paper's."""
+    plain, rows = records.table(), []
+    is_paper = [name.endswith(" paper") for name in plain.header]
+    for cells_of_row in plain.rows:
+        row = list[Cell]()
+        for cell, is_papers in zip(cells_of_row, is_paper, strict=True):
+            if is_papers:
+                row[-1] = replace(row[-1], spread=f"{row[-1].spread} ({cell.text})".strip())
+            else:
+                row.append(cell)
+        rows.append(tuple(row))
+    header = [name.removesuffix(" ours") for name in plain.header if not name.endswith(" paper")]
+    return replace(plain, header=tuple(header), rows=tuple(rows))
 
 
 # ---- scores

@@ -1,8 +1,9 @@
 """Processes of this machine for the cells of a study: one on each core, or for each group of GPUs of a training.
 
-with LocalPool(job, environments(job, cells, workers=None)) as pool:
+with LocalPool(job, cells, workers=None) as pool:
     future = pool.submit(cell)
-    pool.result(future)                   # Result(seconds={"train": 24.1, ...})
+    future.result()                       # Result(seconds={"train": 24.1, ...})
+    pool.release(future)
 
 All end with the one that started them, however that ends.
 """
@@ -14,16 +15,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from trimsft.errors import UsageError, handle_signals, interruption, one_line
+from trimsft.errors import UsageError, handle_signals, interruption
 from trimsft.study.cell import Cell
 from trimsft.study.scales import Scale
 from trimsft.study.steps import ENDING, Job, Result, redirect_output
@@ -43,6 +43,8 @@ def environment_of(scale: Scale) -> dict[str, str]:
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
     """Return the variables of each process: the GPUs it may see, or one core and none."""
     scale, common = job.scale, environment_of(job.scale)
+    if not cells:
+        return []
     need = max(map(scale.gpus_of, cells))
     if scale.device == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -62,8 +64,9 @@ def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[d
 class LocalPool:
     """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
-    def __init__(self, job: Job, environments: Sequence[Mapping[str, str]]) -> None:
-        self._job, self._environments, self.size = job, environments, len(environments)
+    def __init__(self, job: Job, cells: Sequence[Cell], workers: int | None) -> None:
+        self._job, self._environments = job, environments(job, cells, workers)
+        self.size = len(self._environments)
         self._free = list(range(self.size))
         self._pools: dict[int, ProcessPoolExecutor] = {}
         self._places: dict[Future[Result], int] = {}
@@ -72,11 +75,7 @@ class LocalPool:
     def submit(self, cell: Cell) -> Future[Result]:
         place = self._free.pop(0)
         with _signals_blocked():
-            try:
-                future = self._pool(place).submit(self._job.attempt, cell)
-            except BrokenProcessPool:  # its process has died between two cells
-                self._pools.pop(place).shutdown()
-                future = self._pool(place).submit(self._job.attempt, cell)
+            future = self._pool(place).submit(self._job.attempt, cell)
         self._places[future] = place
         return future
 
@@ -86,19 +85,12 @@ class LocalPool:
             self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
         return self._pools[place]
 
-    def result(self, future: Future[Result]) -> Result:
-        """Return what came of a cell whose future is done; its process is free for the next one."""
-        place, error = self._places.pop(future), future.exception()
+    def release(self, future: Future[Result], *, failed: bool = False) -> None:
+        """Free the process of a cell whose future is done for the next one."""
+        place = self._places.pop(future)
         self._free.insert(0, place)
-        if error is None:
-            result = future.result()
-        elif isinstance(error, BrokenProcessPool):
-            result = Result("its process was killed: too little memory?")
-        else:  # such as a signal to that process alone
-            result = Result(f"its process ended ({one_line(error)})")
-        if result.failure or self._job.one_process_a_step:  # it may hold memory still
+        if failed or self._job.one_process_a_step:  # it may hold memory still
             self._pools.pop(place).shutdown()
-        return result
 
     def __enter__(self) -> LocalPool:
         return self

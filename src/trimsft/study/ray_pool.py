@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
 from trimsft.study.pools import environment_of
 from trimsft.study.steps import ENDING, Job, Result
@@ -56,13 +56,9 @@ class RayPool:
         self._references[future] = reference
         return future
 
-    def result(self, future: Future[Result]) -> Result:
-        """Return what came of a cell whose future is done."""
+    def release(self, future: Future[Result], *, failed: bool = False) -> None:
+        """Forget a cell whose future is done."""
         del self._references[future]
-        try:
-            return future.result()
-        except self._ray.exceptions.RayError as error:  # its process or its machine is gone
-            return Result(f"its process ended ({one_line(error)[:300]})")
 
     def __enter__(self) -> RayPool:
         return self

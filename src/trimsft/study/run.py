@@ -9,25 +9,22 @@ One process at a time works in a folder; a second one is refused. Of many machin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option
 from trimsft.runs import RunDirectory, holder_of
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.pools import LocalPool, environments
+from trimsft.study.pools import LocalPool
 from trimsft.study.scales import Scale, ScaleOptions
 from trimsft.study.steps import Job, Result, check_code, check_study
 from trimsft.study.studies import Study, belonging, find_studies
-
-if TYPE_CHECKING:
-    from trimsft.study.ray_pool import RayPool
 
 POLL = 0.5  # seconds between two looks at the files of cells under way
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
@@ -96,34 +93,34 @@ def run_cells(
     # tasks of a cluster have a working directory of their own
     job = Job(replace(folder, out=folder.out.absolute()), scale)
     missing = [cell for cell in cells if job.missing(cell)]
-    pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
-    with pool or nullcontext(), RunDirectory(folder.out).lock():
+    make_pool: Any = LocalPool
+    if missing and executor == "ray":
+        from trimsft.study.ray_pool import RayPool as make_pool
+    # what the machines cannot do is refused before anything is written
+    with make_pool(job, missing, workers) as pool, RunDirectory(folder.out).lock():
         folder.settle(scale, cells)
         for cell in (cell for cell in cells if cell not in missing):
             outcome.done[cell] = folder.run(cell)
             on_event(CellState(cell, "done", "before"))
-        if pool is not None:
-            _run_missing(missing, job, pool, outcome, on_event)
+        for cell, result in _results(missing, job, pool, on_event):
+            if result.seconds:
+                outcome.seconds.setdefault(cell, {}).update(result.seconds)
+            if result.failure:
+                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
+                    folder.note_failure(cell, result.failure)
+                outcome.failed[cell] = result.failure
+                on_event(CellState(cell, "failed", result.failure))
+            elif not job.missing(cell):
+                outcome.done[cell] = folder.run(cell)
+                on_event(CellState(cell, "done"))
     return outcome
 
 
-def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
-    """Return who does the work: processes here, or tasks of a cluster."""
-    if executor == "ray":
-        from trimsft.study.ray_pool import RayPool
-
-        return RayPool(job, cells, workers)
-    return LocalPool(job, environments(job, cells, workers))
-
-
-def _run_missing(
-    cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, outcome: Outcome, on_event: OnEvent
-) -> None:
-    """Give cells to the pool until each is done or has failed."""
+def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> Iterator[tuple[Cell, Result]]:
+    """Give cells to the pool until each is done or has failed, and yield what comes back."""
     # seed by seed: after each there is a whole table; a base takes the least time, so it is the last of its seed
     waiting = sorted(cells, key=lambda cell: (cell.seed, cell.is_base))
-    running: dict[Future[Result], Cell] = {}
-    stages: dict[Cell, str] = {}
+    running, stages = dict[Future[Result], Cell](), dict[Cell, str]()
     while waiting or running:
         while waiting and len(running) < pool.size:
             cell = waiting.pop(0)
@@ -133,19 +130,13 @@ def _run_missing(
                 stages[cell] = steps[0]
                 on_event(CellState(cell, "running", STAGES[steps[0]]))
         for future in wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done:
-            cell, result = running.pop(future), pool.result(future)
-            if result.seconds:
-                outcome.seconds.setdefault(cell, {}).update(result.seconds)
-            if result.failure:
-                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
-                    outcome.folder.note_failure(cell, result.failure)
-                outcome.failed[cell] = result.failure
-                on_event(CellState(cell, "failed", result.failure))
-            elif job.missing(cell):  # its next step is for a fresh process
+            cell, error = running.pop(future), future.exception()
+            killed = f"its process was killed ({one_line(error)}): too little memory?" if error else ""
+            result = Result(killed) if error else future.result()
+            pool.release(future, failed=bool(result.failure))
+            if not result.failure and job.missing(cell):  # its next step is for a fresh process
                 waiting.insert(0, cell)
-            else:
-                outcome.done[cell] = outcome.folder.run(cell)
-                on_event(CellState(cell, "done"))
+            yield cell, result
 
 
 def read_status(out: Path) -> list[CellState]:

@@ -7,8 +7,9 @@ qwen-coder-0.5b  Qwen2.5-Coder-0.5B-Instruct              NuminaMath-CoT math500
 qwen-coder-1.5b  Qwen2.5-Coder-1.5B-Instruct              NuminaMath-CoT math500          one GPU
 paper            the six of Table 1                       NuminaMath-CoT the five         GPUs
 
-A scale says what is the same for every cell; `recipes/*.yaml` say how models of the hub are trained. `ScaleOptions` are
-what a user may change of one:
+`scales.json` has what is the same for every cell and differs from the defaults of `Scale`; `recipes/*.yaml` say how
+models of the hub are trained. The lab groups rows by length, as a third of the time would go into padding, and computes
+no layer twice, as its activations are small. `ScaleOptions` are what a user may change of a scale:
 
     >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
     >>> options.to_scale().models["mine"]
@@ -17,13 +18,14 @@ what a user may change of one:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, UsageError
-from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs.parsing import checked
 from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
@@ -136,76 +138,18 @@ class Scale:
         return checked(cls, record, where=where)
 
 
-LAB = Scale(
-    name="lab",
-    models={"lab": ModelAt(path=LAB_BASE)},
-    benchmarks=tuple(TIERS),
-    rows=FineTuning().rows,
-    defaults={
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 24,
-        "learning_rate": 5e-4,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.1,
-        "weight_decay": 0.01,
-        "adam_beta2": 0.95,
-        "max_grad_norm": 1.0,
-        "max_length": 256,
-        "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
-        "gradient_checkpointing": False,  # TRL's default computes each layer twice; here activations are small
-        "bf16": False,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-    },
-    problems=40,
-    sampling={"max_tokens": 128},  # twice what the longest solutions take
-    answer_tokens=45,
-    engine="transformers",
-    dtype="float32",
-    device="cpu",
-)
-SMALL = Scale(
-    name="small",
-    models={"smollm2": ModelAt(recipe="smollm2-gsm8k.yaml")},
-    benchmarks=("gsm8k",),
-    sampling={"max_tokens": 512},
-    answer_tokens=160,
-    defaults={"disable_tqdm": True},
-)
-PAPER = Scale(
-    name="paper",
-    models={
-        "Llama3.2-3B": ModelAt(recipe="llama-3.2-3b.yaml", gpus=2),
-        "Llama3.1-8B": ModelAt(recipe="llama-3.1-8b.yaml", gpus=2),
-        "DeepSeekMath-7B": ModelAt(recipe="deepseek-math-7b.yaml", gpus=2),
-        "Qwen2.5-Math-1.5B": ModelAt(recipe="qwen2.5-math-1.5b.yaml", gpus=2),
-        "Qwen2.5-Math-7B": ModelAt(recipe="qwen2.5-math-7b.yaml", gpus=2),
-        "Qwen3-4B-Base": ModelAt(recipe="qwen3-4b-base.yaml", gpus=2),
-    },
-    benchmarks=("math500", "olympiadbench", "minerva", "amc", "aime24"),
-    defaults={"disable_tqdm": True},
-    keep_weights=False,
-    focus="Qwen2.5-Math-1.5B",
-)
-CODERS = tuple(
-    Scale(
-        name=f"qwen-coder-{size}",
-        models={
-            f"Qwen2.5-Coder-{size.upper()}-Instruct": ModelAt(
-                path=f"Qwen/Qwen2.5-Coder-{size.upper()}-Instruct", recipe="qwen2.5-coder-1.5b.yaml"
-            )
-        },
-        benchmarks=("math500",),
-        defaults={"disable_tqdm": True},
-        compared=(BASE, "sft", "dft", "trim", "auto-trim"),
-        temperatures=(0.6, 0.3),
-        keep_weights=False,
-    )
-    for size in ("0.5b", "1.5b")
-)
-SCALES = {scale.name: scale for scale in (LAB, SMALL, *CODERS, PAPER)}
+def _read_scales() -> dict[str, Scale]:
+    content = json.loads(files("trimsft.study").joinpath("scales.json").read_text(encoding="utf-8"))
+    scales = {}
+    for name, record in content.items():
+        values = {field: tuple(value) if isinstance(value, list) else value for field, value in record.items()}
+        values["models"] = {model: ModelAt(**at) for model, at in record["models"].items()}
+        scales[name] = Scale(name=name, **values)
+    return scales
+
+
+SCALES = _read_scales()
+LAB = SCALES["lab"]
 
 
 # ---- what a user changes

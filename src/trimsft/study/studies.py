@@ -13,26 +13,12 @@ from dataclasses import dataclass, replace
 
 from trimsft.options import unknown_name
 from trimsft.study.cell import BASE, Cell
-from trimsft.study.paper import scores
+from trimsft.study.paper import printed_name, scores
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
-PAPER_NAMES = {
-    "tab:main": "Table 1",
-    "tab:variants": "Table 2",
-    "tab:ablation-fixed-m": "Table 3",
-    "tab:ablation-fixed-tau": "Table 4",
-    "tab:weight-diagnostic": "Table 5",
-    "tab:variants-complete": "Table 6",
-    "tab:gradient-mass": "Table 7",
-    "tab:token-category": "Table 8",
-    "fig:passk_results": "Figure 2",
-    "fig:ablation": "Figure 3",
-    "fig:gap_distribution": "Figure 4",
-}
-"""Names that the paper prints for its tables and figures, by the labels of its source."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ def find_studies(names: Sequence[str]) -> list[Study]:
 
 def in_the_paper(study: Study) -> str:
     """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"."""
-    return ", ".join(PAPER_NAMES[label] for label in study.paper)
+    return ", ".join(map(printed_name, study.paper))
 
 
 # ---- which cells

@@ -1,7 +1,6 @@
 """The files of a study: tables beside the paper's, figures, claims, a page; from the run directories alone.
 
 runs/study-lab/tables/
-  claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.txt              ours, as `trimsft study run` prints it
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
@@ -12,10 +11,10 @@ runs/study-lab/tables/
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
@@ -29,11 +28,12 @@ from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Summaries, labels_of, load_results, summarise
 from trimsft.study.scales import Scale
-from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
-from trimsft.tables import Cell as TableCell
-from trimsft.tables import Table, csv_of, escape_markdown, render, to_text
+from trimsft.study.studies import SCORES, TOKENS, Study, in_the_paper
+from trimsft.tables import Table, csv_of, escape_markdown, render, text_table, to_text
 from trimsft.tokens.table import TokenTable, read_token_table
 
+Content: TypeAlias = tuple[list[Table], list[Path], list[dict[str, Any]], list[str]]
+"""Tables, figures, rows for programs, notes."""
 MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
 MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 
@@ -43,42 +43,35 @@ def write_study(
 ) -> list[Path]:
     """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
-    every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    scored = load_results(dict.fromkeys([*every, *(cells if study.shows == SCORES else ())]), out)
-    results = {cell: scored[cell] for cell in cells if cell in scored} if study.shows == SCORES else {}
-    tables = _token_tables(folder, cells if study.shows == TOKENS else ())
-    if not results and not tables:
+    scored = load_results(cells, out) if study.shows == SCORES else {}
+    tables = _token_tables(folder, cells) if study.shows == TOKENS else {}
+    runs = {cell: folder.run(cell) for cell in cells if cell in scored or cell in tables}
+    if not runs:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
-    by_model: dict[str, dict[str, TokenTable]] = {}
-    for cell, table in _token_tables(folder, every).items():
-        by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
-    of_every = summarise({cell: scored[cell] for cell in every if cell in scored}, resamples=resamples)
-    judged = judge_claims(of_every, by_model)
-    own = [claim for claim in judged if claim.study == study.name]
-    finished: Collection[Cell] = results if study.shows == SCORES else [c for c in cells if folder.tokens(c).is_file()]
-    missing = [cell.name for cell in cells if cell not in finished]
-    notes = [f"Not finished, and so left out: {_first(missing)}."] if missing else []
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
-    if results:
-        content = _of_scores(study, scale, title, summarise(results, resamples=resamples), place / "figures")
+    summaries = summarise(scored, resamples=resamples)
+    if study.shows == SCORES:
+        shown, figures, rows, notes = _of_scores(study, scale, title, summaries, place / "figures")
     else:
-        content = _of_tokens(study, tables, place / "figures")
-    shown, figures, rows = content.tables, content.figures, content.rows
-    notes = [*content.notes, *notes]
+        shown, figures, rows, notes = _of_tokens(study, tables, place / "figures")
+    missing = [cell.name for cell in cells if cell not in runs and (study.shows == SCORES or cell.seed == 0)]
+    notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
+    by_model: dict[str, dict[str, TokenTable]] = {}
+    for cell, table in tables.items():
+        by_model.setdefault(cell.model, {})[cell.objective] = table
+    claims = [claim for claim in judge_claims(summaries, by_model) if claim.study == study.name]
     record = {"study": study.name, "title": title, "paper": list(study.paper), "scale": scale.name, "rows": rows}
-    record |= {"claims": [asdict(claim) for claim in own], "notes": notes}
+    record |= {"claims": [asdict(claim) for claim in claims], "notes": notes}
     parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in shown)]
     parts += markdown_images(figures)
-    parts += [f"## The paper's claims\n\n{_listed(own)}"] if own else []
+    parts += ["## The paper's claims\n\n" + "\n".join(map(_line, claims))] if claims else []
     parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-    where = in_the_paper(study)
-    printed = [replace(shown[0], title=f"{shown[0].title} ({where})" if where else shown[0].title)]
-    lines = tuple((TableCell(claim.verdict), TableCell(claim.statement)) for claim in own)
-    printed += [Table("The paper's claims", ("", "claim"), lines, left=(0, 1))] if own else []
-    claims = f"# The paper's claims, held against these results\n\n{_listed(judged) or 'None can be judged yet.'}\n"
-    runs = {cell: folder.run(cell) for cell in cells if cell in results or cell in tables}
+    printed = [replace(shown[0], title=f"{shown[0].title} ({in_the_paper(study)})")]
+    if claims:
+        lines = [(claim.verdict, claim.statement) for claim in claims]
+        printed.append(replace(text_table(("", "claim"), lines), title="The paper's claims"))
     return [
         write_whole(place / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
         write_whole(place / f"{study.name}.txt", "\n".join(map(to_text, printed)).encode()),
@@ -86,21 +79,10 @@ def write_study(
         write_json(place / f"{study.name}.json", record),
         *figures,
         *_write_pages(place, title, runs),
-        write_whole(out / "tables" / "claims.md", claims.encode()),
-        write_json(out / "tables" / "claims.json", [asdict(claim) for claim in judged]),
     ]
 
 
-class _Content(NamedTuple):
-    """Tables, figures and notes of a study."""
-
-    tables: list[Table]
-    figures: list[Path]
-    rows: list[dict[str, Any]]  # of the files for programs
-    notes: list[str]
-
-
-def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> _Content:
+def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> Content:
     models, methods = list(scale.models), [BASE, *OBJECTIVES]
 
     def rank(setting: Cell) -> tuple[Any, ...]:
@@ -124,10 +106,10 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         for metric, heading in titles.items()
     ]
     figures = score_figures(study.name, summaries, rows, samples, place)
-    return _Content(tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries))
+    return tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries)
 
 
-def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> _Content:
+def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> Content:
     by_objective = {cell.objective: table for cell, table in tables.items()}
     model = next(iter(tables)).model
     makers = {"weights": paper.weights, "gradient-mass": paper.masses, "categories": paper.categories}
@@ -143,7 +125,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         for row in records.rows
     ]
-    return _Content([paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, [])
+    return [paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, []
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
@@ -187,12 +169,9 @@ def unanswered_note(summaries: Summaries) -> list[str]:
 # ---- files
 
 
-def _listed(judged: Sequence[Claim]) -> str:
-    return "\n".join(
-        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
-        f"{escape_markdown(claim.sentence)}"
-        for claim in judged
-    )
+def _line(claim: Claim) -> str:
+    statement, sentence = (escape_markdown(text) for text in (f"{claim.statement} ({claim.source})", claim.sentence))
+    return f"- **{claim.verdict}**: {statement} {sentence}"
 
 
 def write_json(path: Path, record: Any) -> Path:
