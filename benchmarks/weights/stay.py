@@ -39,8 +39,8 @@ def main() -> None:
     parser.add_argument("--model", dest="models", nargs=1, required=True, help="NAME=FOLDER")
     parser.add_argument("--set", dest="fields", nargs="+", default=[], help="NAME=VALUE of trimsft train")
     for name in ("data", "benchmarks-dir", "device"):  # these, and the numbers, as in trimsft study run
-        parser.add_argument(f"--{name}", dest=name.replace("benchmarks-dir", "benchmark_data"))
-    for name in ("seeds", "problems", "samples", "max-tokens"):
+        parser.add_argument(f"--{name}", dest=name.replace("benchmarks-dir", "data_dir"))
+    for name in ("seeds", "limit", "samples", "max-tokens"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())
     results = given.pop("results")

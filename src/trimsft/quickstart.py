@@ -85,7 +85,7 @@ class QuickstartSettings:
             benchmarks=self.tiers,
             rows=self.rows,
             defaults={**LAB.defaults, "per_device_train_batch_size": self.batch},
-            problems=self.problems,
+            limit=self.problems,
             samples=self.samples,
             temperatures=TEMPERATURES,
             temperature_samples=min(self.samples, 4),

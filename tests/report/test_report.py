@@ -15,7 +15,6 @@ from trimsft.grading import GRADER_VERSION
 from trimsft.report import CompareSettings, ReportSettings, compare, figures, make_report
 from trimsft.report.runs import Run, named_runs, read_runs
 from trimsft.runs import locked
-from trimsft.study.paper_tables import paper_model
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +143,7 @@ def test_a_run_is_read_as_the_files_it_has() -> None:
     Path("run/config.yaml").write_text("objective: trim-e\n")
     Path("run/manifest.json").write_text(json.dumps({"model": {"name": "Qwen/Qwen2.5-Math-1.5B"}}))
     run = Run("mine", Path("run"))
-    assert run.objective == "trim-e" and paper_model(run.trained_from) == "Qwen2.5-Math-1.5B"
+    assert run.objective == "trim-e" and str(run.trained_from).endswith("Qwen2.5-Math-1.5B")
     assert run.interval_percent("amc", "average").value == pytest.approx(100 * 5 / 16)
     assert run.interval_percent("math500", "average") is None and len(run.table) == sum(map(len, TEXTS))
     table = Run("TrimSFT", Path("run/tokens.parquet"))

@@ -80,7 +80,6 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
         ("sweep --grid margin=1 --model a=lab --model b=lab", "--model: a sweep takes one, got 'a=lab and b=lab'"),
         ("sweep --grid margin=1 --select-on lab-esay", "--select-on: unknown name 'lab-esay'; did you mean 'lab-e"),
         ("sweep --grid margin=1 -b lab-easy --select-on lab-easy", "--select-on: is the only benchmark, got 'lab"),
-        ("sweep --grid margin=1 --metric pass@16", "--metric: there is none of this name with 8 samples, got 'pass"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(

@@ -16,7 +16,7 @@ from trimsft.study import scales, writing
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
-from trimsft.study.run import Event, Outcome, StudyOutcome, StudySettings, read_status, rebuild_tables, run_study
+from trimsft.study.run import CellState, Outcome, StudyOutcome, StudySettings, read_status, rebuild_tables, run_study
 from trimsft.study.scales import LAB
 
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))
@@ -67,7 +67,7 @@ def test_tables_are_written_and_can_be_made_again(finished: tuple[Path, StudyOut
     lines = outcomes_output([outcome]).lines
     assert f"3 cells done: {out}" in lines and f"  {outcome.files[0]}" in lines
     assert outcome.files and all(path.is_file() for path in outcome.files)
-    assert {".md", ".tex", ".csv"} <= {path.suffix for path in outcome.files}
+    assert {".md", ".txt", ".csv"} <= {path.suffix for path in outcome.files}
     before = written(out)
     assert {path.name for path in rebuild_tables("main", out)} == {path.name for path in outcome.files}
     assert written(out) == before
@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
     """The same weights and samples as in a study that nobody disturbed; nobody is left behind."""
     out, killed = tmp_path / "out", list[str]()
 
-    def kill_once(event: Event) -> None:
+    def kill_once(event: CellState) -> None:
         if event.state == "running" and event.note not in killed:
             killed.append(event.note)
             for worker in multiprocessing.active_children():
@@ -132,4 +132,4 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
     for name in written(out):
         before, after = (folder.joinpath(name).read_bytes() for folder in (undisturbed, out))
         assert sorted(before.splitlines()) == sorted(after.splitlines()), name
-    assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock", ".settling")]
+    assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock")]

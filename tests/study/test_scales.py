@@ -1,25 +1,25 @@
 """Scales: what is written down comes back, recipes are the ones of the models, and options change what they name."""
 
-import fcntl
-import json
 import re
-import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
+from trimsft.lab import TIERS, FineTuning
 from trimsft.shipped import find_recipe
 from trimsft.study import paper
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
-from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
-from trimsft.study.steps import Job, model_path, training_settings
+from trimsft.study.folder import Job, StudyFolder, model_path, training_settings
+from trimsft.study.scales import LAB, SCALES, Scale, ScaleOptions
 from trimsft.study.studies import STUDIES
+
+PAPER = SCALES["paper"]
+SMALL = SCALES["small"]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -27,24 +27,8 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     for _ in range(2):  # once more is no other one
         folder.settle(SCALES[name], [])
-    assert folder.read_scale() == SCALES[name]
-    with pytest.raises(RunError, match=r"no scale of a study \(the field 'colour'\)"):
-        Scale.from_dict({**SCALES[name].as_dict(), "colour": "blue"})
-
-
-def test_two_that_add_a_model_at_once_lose_none(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    folder.settle(LAB, [])
-    with (tmp_path / ".settling").open("a") as other:  # a descriptor of its own is another process to the kernel
-        fcntl.flock(other, fcntl.LOCK_EX)
-        late = threading.Thread(target=folder.settle, args=(replace(LAB, models={"late": ModelAt(path="x")}), []))
-        late.start()
-        late.join(0.2)
-        assert late.is_alive() and set(folder.read_scale().models) == {"lab"}
-        record = LAB.as_dict() | {"models": LAB.as_dict()["models"] | {"early": asdict(ModelAt(path="y"))}}
-        folder.out.joinpath("config.yaml").write_text(json.dumps(record))
-    late.join(10)
-    assert set(folder.read_scale().models) == {"lab", "early", "late"}
+    assert folder.read_scale() == replace(SCALES[name], focus=SCALES[name].focus_model)
+    assert (LAB.benchmarks, LAB.rows) == (tuple(TIERS), FineTuning().rows)
 
 
 def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:

@@ -39,20 +39,8 @@ Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # heading -> the benchmarks 
 
 
 def paper_model(name: str) -> str | None:
-    """Return which of the paper's models a name stands for, after an owner or a path; None for those derived from one.
-
-    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
-
-    >>> paper_model("Qwen/Qwen2.5-Math-1.5B"), paper_model("Qwen/Qwen2.5-Math-1.5B-Instruct")
-    ('Qwen2.5-Math-1.5B', None)
-    """
-
-    def letters(text: str) -> str:
-        return "".join(letter for letter in text.lower() if letter.isalnum())
-
-    models = dict.fromkeys(row.model for row in paper.scores("main"))
-    wanted = letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
-    return next((model for model in models if wanted in (letters(model), f"{letters(model)}base")), None)
+    """Return the name if it is that of a model of the paper."""
+    return name if any(row.model == name for row in paper.scores("main")) else None
 
 
 # ---- tokens

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
+from trimsft.study.folder import StudyFolder, check_code, model_path, training_settings
 from trimsft.study.run import RunOptions
 from trimsft.study.scales import Scale
-from trimsft.study.steps import check_code, model_path, training_settings
 
 ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2
 ROWS = 20_000  # the paper's; for data that is not at hand
@@ -86,6 +85,6 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
 def _count_problems(name: str, scale: Scale) -> int:
     from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
 
-    place = None if scale.benchmark_data is None else Path(scale.benchmark_data)
+    place = None if scale.data_dir is None else Path(scale.data_dir)
     known = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name, place))
-    return known if scale.problems is None else min(known, scale.problems)
+    return known if scale.limit is None else min(known, scale.limit)

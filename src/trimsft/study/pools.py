@@ -25,8 +25,8 @@ from typing import NoReturn
 
 from trimsft.errors import UsageError, handle_signals, interruption
 from trimsft.study.cell import Cell
+from trimsft.study.folder import ENDING, Job, Result, redirect_output
 from trimsft.study.scales import Scale
-from trimsft.study.steps import ENDING, Job, Result, redirect_output
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 6  # processes on the cores: each takes most of a gigabyte

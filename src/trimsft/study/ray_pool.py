@@ -17,8 +17,8 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
+from trimsft.study.folder import ENDING, Job, Result
 from trimsft.study.pools import environment_of
-from trimsft.study.steps import ENDING, Job, Result
 
 
 class RayPool:

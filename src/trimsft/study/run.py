@@ -20,10 +20,9 @@ from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option
 from trimsft.runs import RunDirectory, holder_of
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
+from trimsft.study.folder import Job, Result, StudyFolder, check_code, check_study
 from trimsft.study.pools import LocalPool
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.steps import Job, Result, check_code, check_study
 from trimsft.study.studies import Study, belonging, find_studies
 
 POLL = 0.5  # seconds between two looks at the files of cells under way

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import UsageError
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs.parsing import checked
 from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
@@ -49,7 +49,7 @@ class Scale:
     name: str
     models: Mapping[str, ModelAt]
     benchmarks: tuple[str, ...]
-    benchmark_data: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
+    data_dir: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
     data: str | None = None  # file or name of the hub to train on; None: the recipe's, at the lab its own task
     rows: int | None = None  # rows of the lab's task; elsewhere the field `sample` says how many
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Scale:
     samples: int = 8
     temperatures: tuple[float, ...] = ()  # further ones, at which `temperature_samples` are drawn
     temperature_samples: int = 4
-    problems: int | None = None  # the first problems of each benchmark; None: all
+    limit: int | None = None  # the first problems of each benchmark; None: all
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Differences from the paper's: temperature, top_p, max_tokens."""
     answer_tokens: int = 700  # mean length of an answer, for plans: measured at the lab, assumed elsewhere
@@ -117,7 +117,7 @@ class Scale:
             self,
             rows=24 if self.is_lab else None,
             defaults={**self.defaults, **few},
-            problems=2,
+            limit=2,
             samples=2,
             temperature_samples=2 if self.temperatures else self.temperature_samples,
             sampling={**self.sampling, "max_tokens": 12},
@@ -125,16 +125,9 @@ class Scale:
             smoke=True,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the content of config.yaml."""
-        record = asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in record.items()}
-
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
-        """Read what `as_dict` wrote; `where` is the file that an error names."""
-        if wrong := sorted({entry.name for entry in fields(cls)} ^ record.keys()):
-            raise RunError(f"{where}: describes no scale of a study (the field {wrong[0]!r})")
+    def from_dict(cls, record: Mapping[str, Any], *, where: str) -> Scale:
+        """Read what `asdict` makes of a scale; `where` is the file that an error names."""
         return checked(cls, record, where=where)
 
 
@@ -173,7 +166,7 @@ class ScaleOptions:
     benchmarks: tuple[str, ...] = option(
         (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
-    benchmark_data: str | None = option(
+    data_dir: str | None = option(
         None, flags=("--benchmarks-dir",), metavar="PATH", help="Folder that holds the benchmarks as NAME.jsonl."
     )
     fields: tuple[str, ...] = option(
@@ -184,7 +177,7 @@ class ScaleOptions:
     )
     seeds: int | None = option(None, help="Seeds of each training (default: 1).", least=1)
     samples: int | None = option(None, help="Samples of each problem (default: 8).", least=1)
-    problems: int | None = option(
+    limit: int | None = option(
         None, flags=("--limit", "--problems"), help="Problems of each benchmark, the first ones.", least=1
     )
     max_tokens: int | None = option(None, help="Longest answer in tokens.", least=1)
@@ -210,14 +203,14 @@ class ScaleOptions:
         if self.rows is not None and not scale.is_lab:
             problem = f"is for the lab's task, and scale {scale.name!r} trains on other data"
             raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
-        simple = ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
+        simple = ("rows", "seeds", "samples", "limit", "engine", "device", "keep_weights")
         changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
         if self.data is not None:
             changes["data"] = _absolute("data", self.data)
         if self.benchmarks:
             changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
-        if self.benchmark_data is not None:
-            changes["benchmark_data"] = str(Path(self.benchmark_data).resolve())
+        if self.data_dir is not None:
+            changes["data_dir"] = str(Path(self.data_dir).resolve())
         if self.max_tokens is not None:
             changes["sampling"] = {**scale.sampling, "max_tokens": self.max_tokens}
         changes["defaults"] = {**scale.defaults, **dict(map(_read_field, self.fields))}

@@ -34,11 +34,10 @@ from trimsft.options import option, unknown_name
 from trimsft.runs import write_whole
 from trimsft.study import results
 from trimsft.study.cell import OWN, PARAMETERS, Cell, method_name, takes_of
-from trimsft.study.folder import StudyFolder
+from trimsft.study.folder import StudyFolder, check_study
 from trimsft.study.results import Summaries, Summary, percent_text
 from trimsft.study.run import OnEvent, RunOptions, StudyOutcome, ignore
 from trimsft.study.scales import Scale
-from trimsft.study.steps import check_study
 from trimsft.study.studies import expand
 from trimsft.tables import Table, escape_markdown, render, to_text
 

@@ -78,7 +78,7 @@ def write_study(
         write_flat(place / f"{study.name}.csv", rows),
         write_json(place / f"{study.name}.json", record),
         *figures,
-        *_write_pages(place, title, runs),
+        _write_page(place, title, next(iter(runs)).model, runs),
     ]
 
 
@@ -134,20 +134,13 @@ def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, Toke
     return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
 
 
-def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path]) -> list[Path]:
-    """Write a page for each model, with its runs of seed 0, the base first; of many, the first ones."""
+def _write_page(place: Path, title: str, model: str, runs: Mapping[Cell, Path]) -> Path:
+    """Write the page of one model, with its runs of seed 0, the base first; of many, the first ones."""
     from trimsft.report.page.build import write_report
 
-    first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: not cell.is_base)
-    files = []
-    for model in dict.fromkeys(cell.model for cell in first):
-        of_model = [cell for cell in first if cell.model == model][:MOST_ON_A_PAGE]
-        name = "report.html" if len({cell.model for cell in first}) == 1 else f"report-{model}.html"
-        seeds = len({cell.seed for cell in runs if cell.model == model})
-        more = f" (seed 0 of {seeds}: intervals over seeds are in {place.name}.md)" if seeds > 1 else ""
-        labelled = {label: runs[cell] for cell, label in labels_of(of_model).items()}
-        files.append(write_report(place / name, labelled, title=f"{title}, {model}{more}"))
-    return files
+    first = sorted((cell for cell in runs if cell.seed == 0 and cell.model == model), key=lambda cell: not cell.is_base)
+    labelled = {label: runs[cell] for cell, label in labels_of(first[:MOST_ON_A_PAGE]).items()}
+    return write_report(place / "report.html", labelled, title=f"{title}, {model}, seed 0")
 
 
 # ---- notes: what a reader of scores must know beside them
