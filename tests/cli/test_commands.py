@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.study import cell_progress
+from trimsft.cli.study import cell_lines
 from trimsft.runs import RunDirectory
 from trimsft.study.cell import Cell
 from trimsft.study.run import CellState
@@ -109,14 +109,14 @@ def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) ->
 
 def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
     sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
-    with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
-        for event in (
-            CellState(sft, "running", "training"),
-            CellState(sft, "failed", "no [such] file"),
-            CellState(sft, "done"),
-            CellState(dft, "done", "before"),
-        ):
-            show(event)
+    show = cell_lines(lambda cell: cell.objective, lambda cell: "average@8 62.3")
+    for event in (
+        CellState(sft, "running", "training"),
+        CellState(sft, "failed", "no [such] file"),
+        CellState(sft, "done"),
+        CellState(dft, "done", "before"),
+    ):
+        show(event)
     assert capsys.readouterr().err.splitlines() == [
         "trimsft: sft: training",
         "trimsft: sft: failed, no [such] file",

@@ -1,6 +1,6 @@
 """`trimsft study list | run | status | table`, `trimsft sweep` and `trimsft quickstart`.
 
-While cells run, a log gets a line for each change:
+While cells run, stderr gets a line for each change:
 
     lab, TrimSFT (margin 1, bandwidth 2), seed 0: training
     lab, TrimSFT (margin 1, bandwidth 4), seed 0: failed, learning_rate: must not be below 0, got -1
@@ -8,12 +8,9 @@ While cells run, a log gets a line for each change:
 
 from __future__ import annotations
 
-import shlex
-import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -21,10 +18,9 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, program_name
+from trimsft.cli.terminal import JsonFlag, Output, ending, note, print_output, program_name
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
-from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
 from trimsft.study.plan import StudyPlan, plan_study
@@ -68,8 +64,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     """
     if dry_run:
         return plan_output(plan_study(settings))
-    with cell_progress(cell_label) as show:
-        return outcomes_output(command.run_study(settings, on_event=show))
+    return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
 
 
 def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
@@ -127,9 +122,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     """
     if dry_run:
         return plan_output(plan_study(settings))
-    with cell_progress(cell_label) as show:
-        words = shlex.join(["trimsft", *hide_secrets(sys.argv[1:])])
-        return outcomes_output([run_sweep(settings, on_event=show, command=words)])
+    return outcomes_output([run_sweep(settings, on_event=cell_lines(cell_label))])
 
 
 def plan_output(plan: StudyPlan) -> Output:
@@ -152,8 +145,8 @@ def quickstart(settings: QuickstartSettings) -> Output:
       trimsft quickstart
       trimsft quickstart --fast --out runs/first-look
     """
-    with cell_progress(lambda cell: method_name(cell.objective), lambda cell: headline(settings, cell)) as show:
-        outcome = run_quickstart(settings, on_event=show)
+    show = cell_lines(lambda cell: method_name(cell.objective), lambda cell: headline(settings, cell))
+    outcome = run_quickstart(settings, on_event=show)
     lines = [textwrap.fill(" ".join(describe(outcome)), 80), ""]
     if outcome.report:
         lines.append(f"Every score, token and gap: {outcome.report}")
@@ -167,20 +160,15 @@ def quickstart(settings: QuickstartSettings) -> Output:
 # ---- cells at work
 
 
-@contextmanager
-def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> Iterator[OnEvent]:
-    """Yield a function that shows every change of a cell by its `label`, and the `result` of one that is done."""
-    with Progress() as show:
+def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> OnEvent:
+    """Return a function that prints every change of a cell by its `label`, and the `result` of one that is done."""
 
-        def on_event(event: CellState) -> None:
-            name = label(event.cell)
-            if event.state == "running":
-                show(name, 0, 0, event.note)
-            else:
-                what = event.note or (result(event.cell) if event.state == "done" else "")
-                show.end(name, f"{event.state}, {what}" if what else event.state)
+    def on_event(event: CellState) -> None:
+        what = event.note or (result(event.cell) if event.state == "done" else "")
+        shown = ([] if event.state == "running" else [event.state]) + ([what] if what else [])
+        note(f"{label(event.cell)}: {', '.join(shown)}")
 
-        yield on_event
+    return on_event
 
 
 def cell_label(cell: Cell) -> str:

@@ -1,28 +1,25 @@
 """The figures of a study: the paper's own, drawn from our results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from trimsft.evaluate.compare import AVERAGE
 from trimsft.report import figures
 from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.study import paper
 from trimsft.study.cell import BASE, Cell, method_name
-from trimsft.study.paper_tables import DEFAULT_BAND, ScoreRow, paper_model
+from trimsft.study.paper_tables import DEFAULT_BAND
 from trimsft.study.results import Summaries, plane
 from trimsft.tokens.table import TokenTable
 
 
-def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path) -> list[Path]:
-    """Draw Table 1 as dots for `main`, Figure 2 for `passes`, Figure 3 for `ablation`."""
+def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    """Draw Figure 2 for `passes`, Figure 3 for `ablation`."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     drawn: dict[str, figures.Drawing] = {}
     for model in models:
         end = "" if len(models) == 1 else f"-{model}"
-        if study == "main":
-            drawn[f"scores{end}"] = _main(rows, model, samples)
-        elif study == "passes":
+        if study == "passes":
             drawn[f"sampling{end}"] = _passes(summaries, model, samples)
         elif study == "ablation":
             drawn |= _ablation(summaries, model, samples, end)
@@ -40,21 +37,6 @@ def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) ->
         drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
         return drawing.save(folder / "effective_ratio.svg")
     return []
-
-
-def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing:
-    """Draw the average of each method on each benchmark and over all; the paper's where it has that model."""
-    ours: dict[str, dict[str, Spread]] = {}
-    theirs: dict[str, dict[str, float]] = {}
-    for row in rows:
-        if row.metric == "average" and row.setting.model == model:
-            name = method_name(row.setting.objective)
-            ours.setdefault(row.benchmark, {})[name] = spread_percent(row.ours)
-            if row.paper is not None and paper_model(model):
-                theirs.setdefault(row.benchmark, {})[name] = 100 * row.paper
-    # some methods may lack what others have: the order of the first is not that of all
-    overall_last = dict(sorted(ours.items(), key=lambda entry: entry[0] == AVERAGE))
-    return score_dots({f"average@{samples}, %": overall_last}, paper=theirs)
 
 
 def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:

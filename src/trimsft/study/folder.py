@@ -262,20 +262,14 @@ class Job:
     def _model(self, cell: Cell) -> str:
         if cell.is_base:
             return model_path(self.scale.at(cell.model))
-        run = RunDirectory(self.folder.run(cell))
-        if run.is_run() and run.read_manifest().get("weights") == "dropped":
-            hint = f"to measure more, remove {run.path} and run it again with --keep-weights"
-            raise UsageError("its weights were deleted once it was measured", hint=hint)
-        return str(run.path)
+        return str(self.folder.run(cell))
 
     def _drop_weights(self, cell: Cell) -> None:
         run = RunDirectory(self.folder.run(cell))
         for checkpoint in run.train_dir.glob("checkpoint-*"):
             shutil.rmtree(checkpoint, ignore_errors=True)
-        if weights := [*run.model_dir.glob("*.safetensors")]:
-            run.write_manifest(weights="dropped")
-            for file in weights:
-                file.unlink()
+        for weights in run.model_dir.glob("*.safetensors"):
+            weights.unlink()
 
 
 def launch_command(processes: int, device: str, words: Sequence[str]) -> list[str]:

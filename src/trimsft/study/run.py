@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,14 @@ class StudyOutcome:
     files: list[Path] = field(default_factory=list)  # tables, figures, report
     table_error: str = ""
 
+    @classmethod
+    def of(cls, study: str, cells: Outcome, write: Callable[[], list[Path]], again: str = "") -> StudyOutcome:
+        """Write the files of what is done; the runs are worth more than their table, which can be made again."""
+        try:
+            return cls(study, cells, write() if cells.done else [])
+        except Exception as failure:
+            return cls(study, cells, table_error=f"{one_line(failure)}; {again or 'rerun the command'}")
+
     def failures(self) -> list[str]:
         """Return a line for each, with where to read more."""
         lines = self.cells.failures()
@@ -234,14 +243,9 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     studies, _, scale, folder = settings.prepare()
     outcomes = []
     for study in studies:
-        outcome = settings.run(study.cells(scale), scale, folder, on_event)
-        files, error = list[Path](), ""
-        try:
-            if outcome.done:
-                files = rebuild_tables(study.name, folder.out)
-        except Exception as failure:  # the runs are worth more than their table, which can be made again
-            error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
-        outcomes.append(StudyOutcome(study.name, outcome, files, error))
+        done = settings.run(study.cells(scale), scale, folder, on_event)
+        again = f"trimsft study table {study.name} {folder.out}"
+        outcomes.append(StudyOutcome.of(study.name, done, partial(rebuild_tables, study.name, folder.out), again))
     return outcomes
 
 

@@ -28,10 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UsageError
 from trimsft.intervals import Interval
 from trimsft.options import option, unknown_name
 from trimsft.runs import write_whole
+from trimsft.runs.directory import command_line
 from trimsft.study import results
 from trimsft.study.cell import OWN, PARAMETERS, Cell, method_name, takes_of
 from trimsft.study.folder import StudyFolder, check_study
@@ -75,24 +76,21 @@ class SweepSettings(RunOptions):
         return grid, sweep_cells(grid, scale.seeds), scale, folder
 
 
-def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: str = "") -> StudyOutcome:
+def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore) -> StudyOutcome:
     """Do what is missing, then choose and write; what cannot be is refused before anything is run.
 
     Args:
         on_event: called with every change of a cell.
-        command: the command line, for sweep.json and the page.
     """
     grid, cells, scale, folder = settings.prepare()
     done = settings.run(cells, scale, folder, on_event)
-    files, error = list[Path](), ""
-    try:
+
+    def write() -> list[Path]:
         swept = Swept(results.summarise(results.load_results(cells, folder.out)), tuple(grid), settings.select_on)
-        if swept.points:
-            missing = [cell.name for cell in cells if cell not in done.done]
-            files = write_sweep(swept, folder.out, missing=missing, command=command)
-    except Exception as failure:  # the runs are worth more than their table; rerunning the command makes it
-        error = one_line(failure)
-    return StudyOutcome("sweep", done, files, error)
+        missing = [cell.name for cell in cells if cell not in done.done]
+        return write_sweep(swept, folder.out, missing=missing) if swept.points else []
+
+    return StudyOutcome.of("sweep", done, write)
 
 
 # ---- the grid
@@ -260,7 +258,7 @@ def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
 # ---- files
 
 
-def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = (), command: str = "") -> list[Path]:
+def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = ()) -> list[Path]:
     """Write the table, sweep.json, curves of margin and bandwidth, and the page; return the files."""
     from trimsft.report.figures import spread_percent
     from trimsft.report.page.build import write_report
@@ -279,7 +277,7 @@ def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = (), command
         figures = drawing.save(out / "figures" / "curves.svg")
     parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *writing.markdown_images(figures)]
     rows = [row.as_dict() for row in score_rows("sweep", swept.all, ["average"])]
-    record = {"metric": table.title.removeprefix("Sweep: "), "command": command or None, "sentences": sentences}
+    record = {"metric": table.title.removeprefix("Sweep: "), "command": command_line(), "sentences": sentences}
     files = [
         write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
         write_whole(out / "sweep.txt", "\n".join([to_text(table), *sentences, ""]).encode()),
@@ -290,7 +288,7 @@ def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = (), command
         # the page has the heatmap, and the runs of SFT and of the best point at the first seed
         pair = [one for one in (swept.rival, swept.best) if one is not None]
         runs = {method_name(one.setting.objective): _run_of(one, out) for one in pair}
-        settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
+        settings = {**dict(swept.best.setting.fields), "command": command_line()}
         page = write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")
         files.append(page)
     return [*files, *figures]

@@ -1,11 +1,10 @@
-"""The files of a study: tables beside the paper's, figures, claims, a page; from the run directories alone.
+"""The files of a study: tables beside the paper's, figures, claims; from the run directories alone.
 
 runs/study-lab/tables/
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.txt              ours, as `trimsft study run` prints it
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
-  main/report.html           the page about its runs of seed 0
 """
 
 import json
@@ -34,7 +33,6 @@ from trimsft.tokens.table import TokenTable, read_token_table
 
 Content: TypeAlias = tuple[list[Table], list[Path], list[dict[str, Any]], list[str]]
 """Tables, figures, rows for programs, notes."""
-MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
 MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 
 
@@ -45,8 +43,7 @@ def write_study(
     folder, place = StudyFolder(out), out / "tables" / study.name
     scored = load_results(cells, out) if study.shows == SCORES else {}
     tables = _token_tables(folder, cells) if study.shows == TOKENS else {}
-    runs = {cell: folder.run(cell) for cell in cells if cell in scored or cell in tables}
-    if not runs:
+    if not scored and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
@@ -56,7 +53,7 @@ def write_study(
         shown, figures, rows, notes = _of_scores(study, scale, title, summaries, place / "figures")
     else:
         shown, figures, rows, notes = _of_tokens(study, tables, place / "figures")
-    missing = [cell.name for cell in cells if cell not in runs and (study.shows == SCORES or cell.seed == 0)]
+    missing = [cell.name for cell in cells if cell not in scored and cell not in tables]
     notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
     by_model: dict[str, dict[str, TokenTable]] = {}
     for cell, table in tables.items():
@@ -78,7 +75,6 @@ def write_study(
         write_flat(place / f"{study.name}.csv", rows),
         write_json(place / f"{study.name}.json", record),
         *figures,
-        _write_page(place, title, next(iter(runs)).model, runs),
     ]
 
 
@@ -105,7 +101,7 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         paper.our_table(heading, summaries, [row for row in rows if row.metric == metric])
         for metric, heading in titles.items()
     ]
-    figures = score_figures(study.name, summaries, rows, samples, place)
+    figures = score_figures(study.name, summaries, samples, place)
     return tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries)
 
 
@@ -132,15 +128,6 @@ def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, Toke
     """Return the tables of seed 0 at the default parameters: one for each objective."""
     wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
     return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
-
-
-def _write_page(place: Path, title: str, model: str, runs: Mapping[Cell, Path]) -> Path:
-    """Write the page of one model, with its runs of seed 0, the base first; of many, the first ones."""
-    from trimsft.report.page.build import write_report
-
-    first = sorted((cell for cell in runs if cell.seed == 0 and cell.model == model), key=lambda cell: not cell.is_base)
-    labelled = {label: runs[cell] for cell, label in labels_of(first[:MOST_ON_A_PAGE]).items()}
-    return write_report(place / "report.html", labelled, title=f"{title}, {model}, seed 0")
 
 
 # ---- notes: what a reader of scores must know beside them
