@@ -24,7 +24,7 @@ from trimsft.runs import write_whole
 from trimsft.study import StudySettings
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import CellState, rebuild_tables
+from trimsft.study.run import CellState, write_tables
 from trimsft.tokens.statistics import confidence, diagnose
 from trimsft.tokens.table import read_token_table
 
@@ -46,13 +46,13 @@ def main() -> None:
     results = given.pop("results")
     words = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     settings = StudySettings(names=("main",), **words)
-    _, cells, scale, folder = settings.prepare()
+    (study,), cells, scale, folder = settings.prepare()
     for cell in sorted(cells, key=lambda cell: not cell.is_base):
         done = settings.run([cell], scale, folder, say)
         print(*done.failures(), sep="\n", flush=True)
         if cell in done.done:
             record(results, cell, folder, done.seconds.get(cell))
-    rebuild_tables("main", folder.out)
+    write_tables(study, folder)
 
 
 def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, float] | None) -> None:

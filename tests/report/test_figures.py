@@ -116,7 +116,7 @@ def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         boxes.append((figure.get_tightbbox(), *figure.get_size_inches()))
 
     monkeypatch.setattr(Figure, "savefig", measured)
-    printed = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
+    printed = [*paper.rows("bandwidth_ablation"), *paper.rows("margin_ablation")]
     scores = {tuple(row.setting): (row.average,) * 3 for row in printed if row.setting and row.average}
     drawing = score_figures.ablation_curves(scores, baseline=15.5, metric="the paper, average@8, %")  # type: ignore[arg-type]
     drawing.save(tmp_path / "a.svg")

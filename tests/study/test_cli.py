@@ -68,7 +68,7 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
     [
         ("study run table1", "study: unknown name 'table1'; "),
         ("study run main --scale huge", "--scale: unknown name 'huge'; "),
-        ("study run main --data x.jsonl", "--data: has no effect at scale 'lab'"),
+        ("study run main --data ./x.jsonl", "--data: no such file or folder, got './x.jsonl'"),
         ("study run main --executor slurm", "--executor: unknown name 'slurm'"),
         ("study run main --model other", "--model: unknown name 'other'; "),
         ("study run main --model lab=gone", "--model: cannot load a tokenizer from 'gone' (no such"),

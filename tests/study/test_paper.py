@@ -13,7 +13,7 @@ PRINTED = 0.0051
 """Half of the last printed digit."""
 
 
-SCORES = [row for table in paper.SCORE_TABLES for row in paper.scores(table)]
+SCORES = [row for table in paper.SCORE_TABLES for row in paper.rows(table)]
 
 
 def test_averages_are_means_of_their_rows_but_for_one() -> None:
@@ -25,7 +25,7 @@ def test_averages_are_means_of_their_rows_but_for_one() -> None:
 def test_numbers_printed_twice_agree_but_for_four() -> None:
     found: dict[tuple[object, ...], set[float]] = defaultdict(set)
     lines: dict[tuple[object, ...], set[int]] = defaultdict(set)
-    rows = [row for table in paper.SCORE_TABLES[1:] for row in paper.scores(table)]
+    rows = [row for table in paper.SCORE_TABLES[1:] for row in paper.rows(table)]
     for row in [*rows, *paper.rows("weight_diagnostics")]:
         numbers = {**getattr(row, "scores", {}), "average": row.average}
         for name, value in numbers.items():

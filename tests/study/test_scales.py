@@ -32,7 +32,7 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
 
 
 def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:
-    rows = paper.scores("main")
+    rows = paper.rows("main")
     assert set(PAPER.models) == {row.model for row in rows}
     assert set(PAPER.benchmarks) == set(rows[0].scores) <= set(BENCHMARKS)
     sizes = {name: model_path(at).rpartition("/")[2].lower() for name, at in PAPER.models.items()}
@@ -94,6 +94,8 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
     assert scale.defaults["learning_rate"] == "1e-4" and scale.sampling["max_tokens"] == 64
     assert scale.seeds == 3 and not scale.keep_weights
     assert ScaleOptions().to_scale() == LAB and ScaleOptions(rows=7).to_scale() == replace(LAB, rows=7)
+    own = ScaleOptions(data=str(data), rows=9).to_scale()  # the lab's base on other data
+    assert (own.data, own.rows, own.defaults["sample"]) == (str(data), None, 9)
     assert ScaleOptions(scale="paper", models=("Llama3.1-8B",)).to_scale().focus_model == "Llama3.1-8B"
     settings = training_settings(StudyFolder(tmp_path), scale, Cell(model="mine", objective="sft"))
     assert settings.args.learning_rate == 1e-4, "a word becomes what the field is"
@@ -103,7 +105,6 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": "small", "rows": 9}, "rows: is for the lab's task, and scale 'small' trains on other data, got 9"),
         ({"models": ("a=./nowhere",)}, "models: no such file or folder, got './nowhere'"),
         ({"models": ("a=x", "a=y")}, "models: a name is there twice"),
         ({"models": ("a b=x",)}, "models: must be a name of letters, digits and . _ + -, got 'a b'"),
@@ -126,7 +127,7 @@ def bands(name: str, objective: str = "trim", scale: Scale = LAB) -> set[tuple[f
 
 def test_studies_are_the_papers_tables() -> None:
     cells = STUDIES["main"].cells(PAPER)
-    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.scores("main")}
+    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.rows("main")}
     assert len(cells) == 30 and bands("main", scale=PAPER) == {(1.5, 0.8)}
     widths, margins = (0.1, 0.5, 1, 2, 3, 4, 5, 6), (0, 0.5, 1, 2, 3, 4, 5, 6)
     expected = {(m, tau) for m in (1, 6) for tau in widths} | {(m, tau) for tau in (1, 6) for m in margins}

@@ -13,7 +13,7 @@ PAPER = SCALES["paper"]
 
 def table_rows(found, study="main", resamples=20):
     summaries = summarise(found, resamples=resamples)
-    return summaries, score_rows(study, summaries, ["average"])
+    return score_rows(study, summaries, ["average"])
 
 
 def difference(summaries, a, b, **options):
@@ -23,7 +23,7 @@ def difference(summaries, a, b, **options):
 def test_a_setting_finds_its_number_in_the_papers_tables():
     def of(study, objective, model=STAND_IN, benchmarks=PAPER.benchmarks, **fields):
         one = cell(objective, model=model, **fields)
-        _, rows = table_rows({one: exact(0.5, benchmarks=benchmarks)}, study)
+        rows = table_rows({one: exact(0.5, benchmarks=benchmarks)}, study)
         return {row.benchmark: row.paper and round(100 * row.paper, 4) for row in rows}
 
     assert of("main", "trim")["average"] == 31.77 and of("main", "fsft", "Llama3.1-8B")["math500"] == 2.95
@@ -47,22 +47,22 @@ def test_a_setting_finds_its_number_in_the_papers_tables():
 def test_the_papers_average_is_one_plain_column():
     shares = {"sft": 0.5, "trim": 0.75}
     found = {cell(name, model=STAND_IN): exact(share, benchmarks=PAPER.benchmarks) for name, share in shares.items()}
-    text = render(our_table("t", *table_rows(found)), "markdown")
+    text = render(our_table("t", table_rows(found)), "markdown")
     assert "| average | paper |" in text and text.count("| 15.47 |") == text.count("| 31.77 |") == 1
     assert "another model" not in text
-    text = render(our_table("t", *table_rows(main_results(1))), "markdown")
+    text = render(our_table("t", table_rows(main_results(1))), "markdown")
     assert "| 31.77 |" in text and f"The paper's are of {STAND_IN}, another model" in text
-    assert "paper" not in render(our_table("t", *table_rows({cell("auto-trim"): exact(0.5)})), "markdown")
+    assert "paper" not in render(our_table("t", table_rows({cell("auto-trim"): exact(0.5)})), "markdown")
 
 
 def test_arrows_need_a_paired_interval_without_zero():
-    table = our_table("t", *table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200))
+    table = our_table("t", table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200))
     by_name = {row[0].text: row for row in table.rows}
     assert by_name["TrimSFT"][-2].marker == "↑" and by_name["FSFT"][-2].marker == "↓"
     assert by_name["SFT"][-2].marker == "" and by_name["DFT"][-2].marker == ""
     assert [name for name, row in by_name.items() if row[-2].bold] == ["TrimSFT"]
-    assert "1 training each" in table.notes[0] and "seeds and" not in table.notes[0]
-    table = our_table("t", *table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}))
+    assert "trainings of each: 1." in table.notes[0] and "seeds and" not in table.notes[0]
+    table = our_table("t", table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}))
     assert not any(entry.bold for row in table.rows for entry in row)
 
 

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -15,12 +13,10 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
-from trimsft.study.paper_tables import our_table, score_rows
 from trimsft.study.results import summarise
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES
 from trimsft.study.writing import unanswered_note, write_study
-from trimsft.tables import to_latex
 
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 WORDS = ("1", "2", " =", " so", " x")
@@ -67,14 +63,9 @@ def for_real():
 def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     found = main_results(2)
     tables = write(tmp_path, "main", found, resamples=100)
-    assert folder_of(tables) == [
-        *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
-        *(f"main/main.{kind}" for kind in ("csv", "json", "md", "txt")),
-        "main/report.html",
-    ]
+    assert folder_of(tables) == [*(f"main/main.{kind}" for kind in ("csv", "json", "md", "txt"))]
     text = (tables / "main/main.md").read_text()
     assert "**holds**: TrimSFT is above SFT" in text and "**greedy**" in text
-    assert "![scores](figures/scores.png)" in text
     printed = (tables / "main/main.txt").read_text()
     assert "TrimSFT" in printed and "holds" in printed and "TrimSFT is above SFT" in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -83,7 +74,6 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")
     by_seed = [float(score) for score in trim["by_seed"].split()]
     assert trim["seeds"] == 2 and trim["value"] == pytest.approx(sum(by_seed) / 2, abs=1e-5)
-    assert "lab, seed 0" in (tables / "main/report.html").read_text()
 
 
 def test_missing_cells_are_named_and_no_cell_is_refused(tmp_path):
@@ -118,7 +108,7 @@ def test_passes_show_both_metrics_and_the_bars(tmp_path):
 def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     tables = write(tmp_path, name, tokens=STUDIES[name].cells(LAB, 1))
     names = folder_of(tables / name)
-    assert {f"{name}.{kind}" for kind in ("csv", "json", "md")} | {"report.html"} <= set(names)
+    assert {f"{name}.{kind}" for kind in ("csv", "json", "md", "txt")} <= set(names)
     content = json.loads((tables / f"{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
     text = (tables / f"{name}/{name}.md").read_text()
@@ -169,16 +159,3 @@ def test_further_temperatures_have_tables_of_their_own(tmp_path):
     scale = replace(LAB, benchmarks=("easy",), temperatures=(0.3,), temperature_samples=2)
     text = (write(tmp_path, "main", found, scale=scale) / "main/main.md").read_text()
     assert "**average at temperature 0.3**" in text and "| SFT | 100.0 " in text
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_the_latex_compiles_and_fits_the_page(tmp_path):
-    summaries = summarise(main_results(1), resamples=20)
-    rows = score_rows("main", summaries, ["average"])
-    body = to_latex(our_table("average@8 & more", summaries, rows, ["100 %"]))
-    packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
-    (tmp_path / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}")
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull \\hbox" not in done.stdout

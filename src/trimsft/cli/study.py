@@ -23,10 +23,11 @@ from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
+from trimsft.study.folder import StudyFolder
 from trimsft.study.plan import StudyPlan, plan_study
-from trimsft.study.run import CellState, OnEvent, StudyOutcome, read_status
-from trimsft.study.studies import STUDIES, in_the_paper
-from trimsft.study.sweep import SweepSettings, run_sweep
+from trimsft.study.run import CellState, OnEvent, Outcome, read_status
+from trimsft.study.studies import STUDIES, find_studies, in_the_paper
+from trimsft.study.sweep import SweepSettings
 from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
@@ -67,12 +68,12 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
     return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
 
 
-def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
+def outcomes_output(outcomes: Sequence[Outcome]) -> Output:
     """Return the table of each study, and where the rest is."""
     lines = []
     for outcome in outcomes:
         lines += [path.read_text(encoding="utf-8") for path in outcome.files if path.suffix == ".txt"]
-        lines.append(f"{counted(len(outcome.cells.done), 'cell')} done: {outcome.cells.folder.out}")
+        lines.append(f"{counted(len(outcome.done), 'cell')} done: {outcome.folder.out}")
         lines += [f"  {path}" for path in outcome.files if path.suffix in (".md", ".html")]
     failures = [line for outcome in outcomes for line in outcome.failures()]
     return Output([outcome.as_dict() for outcome in outcomes], lines=lines, failures=failures)
@@ -105,7 +106,8 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
       trimsft study table main runs/study-lab
     """
     with ending():
-        files = [str(path) for path in command.rebuild_tables(name, out)]
+        (study,) = find_studies([name])
+        files = [str(path) for path in command.write_tables(study, StudyFolder(out))]
     print_output(Output(files, lines=files), as_json)
 
 
@@ -122,7 +124,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     """
     if dry_run:
         return plan_output(plan_study(settings))
-    return outcomes_output([run_sweep(settings, on_event=cell_lines(cell_label))])
+    return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
 
 
 def plan_output(plan: StudyPlan) -> Output:

@@ -21,8 +21,13 @@ def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) 
         end = "" if len(models) == 1 else f"-{model}"
         if study == "passes":
             drawn[f"sampling{end}"] = _passes(summaries, model, samples)
-        elif study == "ablation":
-            drawn |= _ablation(summaries, model, samples, end)
+        elif study == "ablation" and (bands := plane(summaries, model)):
+            scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
+            sft = summaries.get(Cell(model=model, objective="sft"))
+            baseline = None if sft is None else 100 * sft.interval("average").value
+            metric = f"average@{samples}, %"
+            drawing = ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())
+            drawn[f"ablation{end}"] = drawing
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
@@ -49,19 +54,9 @@ def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
     return score_dots(metrics)
 
 
-def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[str, figures.Drawing]:
-    sft, bands = summaries.get(Cell(model=model, objective="sft")), plane(summaries, model)
-    if not bands:
-        return {}
-    scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
-    baseline = None if sft is None else 100 * sft.interval("average").value
-    metric = f"average@{samples}, %"
-    return {f"ablation{end}": ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())}
-
-
 def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:
     """Return what the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
-    rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
+    rows = [*paper.rows("bandwidth_ablation"), *paper.rows("margin_ablation")]
     averages = {row.setting: row.average or 0.0 for row in rows if row.setting is not None}
     scores = {(band.margin, band.bandwidth): (average, average, average) for band, average in averages.items()}
     return scores, next(row.average or 0.0 for row in rows if row.method == "sft")

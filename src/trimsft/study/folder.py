@@ -29,7 +29,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -208,20 +207,19 @@ class Job:
     def _launch(self, cell: Cell) -> None:
         import yaml
 
-        with tempfile.TemporaryDirectory() as place:
-            config = Path(place) / "train.yaml"
-            fields = read_recipe(self.scale.at(cell.model)) | training_fields(self.folder, self.scale, cell)
-            fields.pop("config", None)
-            config.write_text(yaml.safe_dump(fields), encoding="utf-8")
-            command = launch_command(self.scale.gpus_of(cell), self.scale.device, ["train", "--config", str(config)])
-            with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
-                try:
-                    while (code := child.poll()) is None:
-                        time.sleep(0.1)  # in a task of Ray nothing interrupts wait()
-                except BaseException:  # such as a request to end: the launcher ends its ranks, which save
-                    child.terminate()
-                    child.wait()
-                    raise
+        fields = read_recipe(self.scale.at(cell.model)) | training_fields(self.folder, self.scale, cell)
+        fields.pop("config", None)
+        config = self.folder.run(cell) / "launched.yaml"
+        write_whole(config, yaml.safe_dump(fields).encode())
+        command = launch_command(self.scale.gpus_of(cell), self.scale.device, ["train", "--config", str(config)])
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
+            try:
+                while (code := child.poll()) is None:
+                    time.sleep(0.1)  # in a task of Ray nothing interrupts wait()
+            except BaseException:  # such as a request to end: the launcher ends its ranks, which save
+                child.terminate()
+                child.wait()
+                raise
         if code:
             raise TrimSFTError(f"the training ended with exit code {code}")
 
@@ -290,11 +288,8 @@ def redirect_output(log: Path) -> None:
     """Send what is printed from now on, by libraries too, to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        raise RunError(f"{log.parent}: cannot be used as a run directory ({error.strerror})") from error
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
@@ -381,11 +376,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
 
 def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) -> None:
-    """Read settings as training and evaluation would.
-
-    Args:
-        is_at_hand: find every model and read every benchmark, which may mean asking the hub.
-    """
+    """Read settings as training and evaluation would; what `is_at_hand` is found and read, too, if on the hub."""
     from trimsft.data.encode import load_tokenizer
     from trimsft.data.load import list_files
     from trimsft.evaluate.benchmarks import find_file, load_benchmark

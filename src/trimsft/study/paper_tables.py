@@ -35,12 +35,11 @@ SCORE_TABLES = {
 }
 """Study -> the paper's tables that have its settings (elsewhere Table 1); where two differ, the first counts."""
 Row: TypeAlias = dict[str, Value]
-Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # heading -> the benchmarks whose mean it is
 
 
 def paper_model(name: str) -> str | None:
     """Return the name if it is that of a model of the paper."""
-    return name if any(row.model == name for row in paper.scores("main")) else None
+    return name if any(row.model == name for row in paper.rows("main")) else None
 
 
 # ---- tokens
@@ -135,6 +134,7 @@ class ScoreRow:
     metric: str
     ours: Interval
     by_seed: tuple[float, ...]
+    against_sft: Interval | None  # of the same model, with the same fields but for the objective's own
     paper: float | None  # of the same model, or else of `STAND_IN`
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,105 +151,82 @@ class ScoreRow:
             "paper_model": (paper_model(self.setting.model) or STAND_IN) if self.paper is not None else None,
         }
 
+    @property
+    def cell(self) -> Cell:
+        """Our number, with an arrow where it is told apart from SFT's."""
+        one = self.against_sft
+        return Cell.of(self.ours, "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN)
+
 
 def score_rows(
-    study: str, summaries: Summaries, metrics: Sequence[str], columns: Columns | None = None
+    study: str, summaries: Summaries, metrics: Sequence[str], benchmarks: Sequence[str] = ()
 ) -> list[ScoreRow]:
     """Return settings in their order, benchmarks in theirs, then the average over them."""
-    theirs: dict[tuple[Any, ...], paper.Score] = {}
-    for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.scores(table)):
+    theirs: dict[tuple[Any, ...], Any] = {}
+    for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.rows(table)):
         band = DEFAULT_BAND if printed.method.startswith("trim") else None
         theirs.setdefault((printed.model, printed.method, printed.setting or band), printed)
-    columns, rows = columns or columns_of(summaries), list[ScoreRow]()
+    names = tuple(benchmarks or next(iter(summaries.values())).benchmarks)
+    columns = {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
+    rows = []
     for metric, (setting, summary) in itertools.product(metrics, summaries.items()):
+        sft = summaries.get(cells.Cell(model=setting.model, objective="sft", fields=setting.shared_fields))
         # another recipe is another experiment
         is_papers = metric == "average" and not setting.shared_fields and setting.get("gamma", GAMMA) == GAMMA
-        model = paper_model(setting.model)
-        printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
-        for benchmark, names in columns.items():
+        key = (paper_model(setting.model) or STAND_IN, setting.objective, setting.band)
+        for benchmark, of in columns.items():
             row = ScoreRow(
                 setting=setting,
                 benchmark=benchmark,
                 metric=metric,
-                ours=summary.interval(metric, *names),
-                by_seed=summary.by_seed(metric, names),
-                paper=None if printed_row is None else _papers_mean(printed_row, names, study),
+                ours=summary.interval(metric, *of),
+                by_seed=summary.by_seed(metric, of),
+                against_sft=None if sft is None or sft is summary else paired(summary, sft, metric, *of),
+                paper=_papers_mean(theirs[key], of, study) if is_papers and key in theirs else None,
             )
             rows.append(row)
     return rows
 
 
-def _papers_mean(row: paper.Score, names: Sequence[str], study: str) -> float | None:
+def _papers_mean(row: Any, names: Sequence[str], study: str) -> float | None:
     """Return the paper's mean over these benchmarks; over all of its table for an average over none of them."""
     if len(names) > 1 and not set(names) & set(row.scores):
         # the table of half trims has fewer benchmarks than SFT's row of Table 1
-        names = list(paper.scores(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
+        names = list(paper.rows(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
     if set(names) == set(row.scores) and row.average is not None:
-        return row.average / 100
+        return float(row.average) / 100
     return float(np.mean([row.scores[name] for name in names])) / 100 if set(names) <= set(row.scores) else None
 
 
-def columns_of(summaries: Summaries, benchmarks: Sequence[str] = ()) -> Columns:
-    """Column -> the benchmarks whose mean it is: each one, and all of them where there are several."""
-    names = tuple(benchmarks or next(iter(summaries.values())).benchmarks)
-    return {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
-
-
-def our_table(
-    title: str,
-    summaries: Summaries,
-    rows: Sequence[ScoreRow],
-    notes: Sequence[str] = (),
-    *,
-    columns: Columns | None = None,
-    against_sft: bool = False,
-) -> Table:
-    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model, which
-    has the same fields but for the objective's own.
-
-    Args:
-        against_sft: add a column with the difference to SFT.
-    """
-    columns, labels = columns or columns_of(summaries), labels_of(summaries)
-    by_setting = {setting: [row for row in rows if row.setting == setting] for setting in summaries}
-
-    def difference(row: ScoreRow) -> Interval | None:
-        own = row.setting
-        sft = summaries.get(cells.Cell(model=own.model, objective="sft", fields=own.shared_fields))
-        if sft is None or row.setting == sft.setting:
-            return None
-        return paired(summaries[own], sft, row.metric, *columns[row.benchmark])
-
-    def arrow(row: ScoreRow) -> str:
-        one = difference(row)
-        return "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN
-
-    lines = [
-        [Cell(labels[setting]), *(Cell.of(row.ours, arrow(row)) for row in of_setting)]
-        for setting, of_setting in by_setting.items()
+def our_table(title: str, rows: Sequence[ScoreRow], *, against_sft: bool = False) -> Table:
+    """Return settings by benchmarks, with intervals; a last column is the difference to SFT, or else the paper's."""
+    by_setting: dict[cells.Cell, list[ScoreRow]] = {}
+    for row in rows:
+        by_setting.setdefault(row.setting, []).append(row)
+    labels, last = labels_of(by_setting), [of_setting[-1] for of_setting in by_setting.values()]
+    lines = [[Cell(labels[setting]), *(row.cell for row in of)] for setting, of in by_setting.items()]
+    seeds = sorted({len(row.by_seed) for row in last if not row.setting.is_base})
+    over = "seeds and problems" if seeds and seeds[-1] > 1 else "problems"
+    about = [
+        f"Percent, trainings of each: {', '.join(map(str, seeds)) or 'none'}. Brackets: 95 % interval over {over}."
     ]
-    seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
-    low, high = min(seeds, default=0), max(seeds, default=0)
-    many = f"{low}" if low == high else f"{low} to {high}"
-    trained = f"{many} training{'' if high == 1 else 's'} each" if seeds else "nothing trained"
-    about = [f"Percent, {trained}. Brackets: 95 % interval over {'seeds and ' if high > 1 else ''}problems."]
     if any(cell.marker for line in lines for cell in line):
         about.append(
             f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
             "corrected for how many are tested."
         )
-    best = mark_best(lines, groups=[setting.model for setting in summaries])
-    last, header = [of_setting[-1] for of_setting in by_setting.values()], ["", *columns]
+    best, header = mark_best(lines, groups=[setting.model for setting in by_setting]), [row.benchmark for row in rows]
+    more = list[Cell]()
     if against_sft:
         header.append("against SFT")
-        best = tuple((*line, Cell.of(difference(row), sign="+")) for line, row in zip(best, last, strict=True))
+        more = [Cell.of(row.against_sft, sign="+") for row in last]
     elif any(row.paper is not None for row in last):
         header.append("paper")
-        theirs = [Cell("" if row.paper is None else f"{100 * row.paper:.2f}", data=row.paper) for row in last]
-        best = tuple((*line, cell) for line, cell in zip(best, theirs, strict=True))
-        if not all(paper_model(setting.model) for setting in summaries):
+        more = [Cell("" if row.paper is None else f"{100 * row.paper:.2f}", data=row.paper) for row in last]
+        if not all(paper_model(setting.model) for setting in by_setting):
             about.append(f"The paper's are of {STAND_IN}, another model: for the pattern, not for the size.")
-    return Table(title, tuple(header), best, (*about, *notes))
+    whole = tuple((*line, *more[number : number + 1]) for number, line in enumerate(best))
+    return Table(title, ("", *dict.fromkeys(header)), whole, tuple(about))
 
 
 # ---- a report's tables with the paper's numbers

@@ -22,7 +22,7 @@ ROWS = 20_000  # the paper's; for data that is not at hand
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """Work that the missing cells need."""
+    """Work that is left."""
 
     cells: list[str]
     already_done: int

@@ -65,39 +65,32 @@ class LocalPool:
     """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
     def __init__(self, job: Job, cells: Sequence[Cell], workers: int | None) -> None:
-        self._job, self._environments = job, environments(job, cells, workers)
-        self.size = len(self._environments)
-        self._free = list(range(self.size))
-        self._pools: dict[int, ProcessPoolExecutor] = {}
-        self._places: dict[Future[Result], int] = {}
-        self._others = set(multiprocessing.active_children())
+        self._job, self._others = job, set(multiprocessing.active_children())
+        self._free = [(environment, _executor(environment)) for environment in environments(job, cells, workers)]
+        self._busy: dict[Future[Result], tuple[dict[str, str], ProcessPoolExecutor]] = {}
+        self.size = len(self._free)
 
     def submit(self, cell: Cell) -> Future[Result]:
-        place = self._free.pop(0)
+        environment, executor = self._free.pop(0)
         with _signals_blocked():
-            future = self._pool(place).submit(self._job.attempt, cell)
-        self._places[future] = place
+            future = executor.submit(self._job.attempt, cell)
+        self._busy[future] = environment, executor
         return future
-
-    def _pool(self, place: int) -> ProcessPoolExecutor:
-        if place not in self._pools:
-            given, spawn = (dict(self._environments[place]),), multiprocessing.get_context("spawn")
-            self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
-        return self._pools[place]
 
     def release(self, future: Future[Result], *, failed: bool = False) -> None:
         """Free the process of a cell whose future is done for the next one."""
-        place = self._places.pop(future)
-        self._free.insert(0, place)
+        environment, executor = self._busy.pop(future)
         if failed or self._job.one_process_a_step:  # it may hold memory still
-            self._pools.pop(place).shutdown()
+            executor.shutdown()
+            executor = _executor(environment)
+        self._free.insert(0, (environment, executor))
 
     def __enter__(self) -> LocalPool:
         return self
 
     def __exit__(self, *failure: object) -> None:
         children = set(multiprocessing.active_children()) - self._others
-        for child in children if self._places else ():
+        for child in children if self._busy else ():
             child.terminate()
 
         def kill() -> None:
@@ -107,9 +100,13 @@ class LocalPool:
         late = threading.Timer(ENDING, kill)
         late.start()
         # each pool's own thread waits for its process: with a second one waiting here, either may miss the end
-        for pool in self._pools.values():
-            pool.shutdown(cancel_futures=True)
+        for _, executor in [*self._free, *self._busy.values()]:
+            executor.shutdown(cancel_futures=True)
         late.cancel()
+
+
+def _executor(environment: dict[str, str]) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(environment,))
 
 
 @contextmanager

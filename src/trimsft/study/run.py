@@ -2,7 +2,7 @@
 
 settings = StudySettings(names=("main",), seeds=3)
 for outcome in run_study(settings):
-    outcome.cells.done, outcome.failures(), outcome.files
+    outcome.done, outcome.failures(), outcome.files
 
 One process at a time works in a folder; a second one is refused. Of many machines, Ray is the way.
 """
@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option
@@ -54,20 +53,34 @@ def ignore(event: CellState) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run of cells."""
+    """Result of a run of cells, and of a study where its tables are written."""
 
     folder: StudyFolder
     done: dict[Cell, Path] = field(default_factory=dict)
     failed: dict[Cell, str] = field(default_factory=dict)
     seconds: dict[Cell, dict[str, float]] = field(default_factory=dict)
     """For this start: cell, step, seconds; nothing for what was there already."""
+    study: str = ""
+    files: list[Path] = field(default_factory=list)  # tables, figures
+    table_error: str = ""
 
     def failures(self, label: Callable[[Cell], str] = lambda cell: cell.name) -> list[str]:
         """Return a line for each, with where to read more."""
-        return [
+        lines = [
             f"{label(cell)}: {reason}; see {self.folder.log(cell)}; rerun the command to try it again"
             for cell, reason in self.failed.items()
         ]
+        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "out": str(self.folder.out),
+            "done": {cell.name: str(path) for cell, path in self.done.items()},
+            "failed": {cell.name: reason for cell, reason in self.failed.items()},
+            "seconds": {cell.name: steps for cell, steps in self.seconds.items()},
+            "files": [str(path) for path in self.files],
+        }
 
 
 def run_cells(
@@ -164,6 +177,7 @@ def read_status(out: Path) -> list[CellState]:
 class RunOptions(ScaleOptions):
     """A scale, and how and where its cells are run."""
 
+    kind: ClassVar[str] = "study"
     out: Path | None = option(
         None, help="Folder for everything (default: runs/study-SCALE, or runs/sweep-SCALE); what is there is kept."
     )
@@ -172,13 +186,22 @@ class RunOptions(ScaleOptions):
     )
     workers: int | None = option(None, help="Cells side by side (default: one on each core or group of GPUs).", least=1)
 
-    def folder(self, kind: str) -> StudyFolder:
-        """Return the folder; studies of one scale share it, and their cells."""
-        return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+    @property
+    def folder(self) -> StudyFolder:
+        """Studies of one scale share a folder, and their cells."""
+        return StudyFolder(self.out or Path("runs") / f"{self.kind}-{self.scale}{'-smoke' if self.smoke else ''}")
 
-    def prepare(self) -> tuple[Any, list[Cell], Scale, StudyFolder]:
-        """Return what is to be run and where, after a look at everything that is here."""
+    def studies(self, scale: Scale) -> list[Study]:
+        """Return what is to be run."""
         raise NotImplementedError
+
+    def prepare(self) -> tuple[list[Study], list[Cell], Scale, StudyFolder]:
+        """Return what is to be run and where, after a look at everything that is here."""
+        scale = self.to_scale()
+        studies = self.studies(scale)
+        check_study(scale, self.folder)
+        cells = dict.fromkeys(cell for study in studies for cell in study.cells(scale))
+        return studies, list(cells), scale, self.folder
 
     def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
         """Do what is missing of the cells, here or on a cluster, once models and benchmarks are found."""
@@ -194,47 +217,11 @@ class StudySettings(RunOptions):
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
-    def prepare(self) -> tuple[list[Study], list[Cell], Scale, StudyFolder]:
-        """Return the studies, their cells, and what all of them share."""
-        studies, scale, folder = find_studies(self.names), self.to_scale(), self.folder("study")
-        check_study(scale, folder)
-        return studies, list(dict.fromkeys(cell for one in studies for cell in one.cells(scale))), scale, folder
+    def studies(self, scale: Scale) -> list[Study]:
+        return find_studies(self.names)
 
 
-@dataclass(frozen=True)
-class StudyOutcome:
-    """Result of a study."""
-
-    study: str
-    cells: Outcome
-    files: list[Path] = field(default_factory=list)  # tables, figures, report
-    table_error: str = ""
-
-    @classmethod
-    def of(cls, study: str, cells: Outcome, write: Callable[[], list[Path]], again: str = "") -> StudyOutcome:
-        """Write the files of what is done; the runs are worth more than their table, which can be made again."""
-        try:
-            return cls(study, cells, write() if cells.done else [])
-        except Exception as failure:
-            return cls(study, cells, table_error=f"{one_line(failure)}; {again or 'rerun the command'}")
-
-    def failures(self) -> list[str]:
-        """Return a line for each, with where to read more."""
-        lines = self.cells.failures()
-        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "study": self.study,
-            "out": str(self.cells.folder.out),
-            "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
-            "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
-            "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
-            "files": [str(path) for path in self.files],
-        }
-
-
-def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[StudyOutcome]:
+def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
     """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
 
     Args:
@@ -244,15 +231,19 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     outcomes = []
     for study in studies:
         done = settings.run(study.cells(scale), scale, folder, on_event)
-        again = f"trimsft study table {study.name} {folder.out}"
-        outcomes.append(StudyOutcome.of(study.name, done, partial(rebuild_tables, study.name, folder.out), again))
+        files, error = list[Path](), ""
+        try:
+            files = write_tables(study, folder) if done.done else []
+        except Exception as failure:  # the runs are worth more than their table, which can be made again
+            error = f"{one_line(failure)}; rerun the command"
+        outcomes.append(replace(done, study=study.name, files=files, table_error=error))
     return outcomes
 
 
-def rebuild_tables(name: str, out: Path) -> list[Path]:
+def write_tables(study: Study, folder: StudyFolder) -> list[Path]:
     """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
     from trimsft.study.writing import write_study
 
-    (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
-    return write_study(study, scale, belonging(folder.requested(), [study], scale), out)
+    cells = belonging(folder.requested(), [study], scale)
+    return study.write(cells, folder.out) if study.write else write_study(study, scale, cells, folder.out)

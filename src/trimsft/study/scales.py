@@ -1,12 +1,5 @@
 """Scales: the models, data and benchmarks that stand for the paper's.
 
-scale            models                                   data           benchmarks       needs
-lab              the lab's base                           the lab's task its three tiers  a CPU
-small            SmolLM2-135M, or one given               a file given   gsm8k            one GPU
-qwen-coder-0.5b  Qwen2.5-Coder-0.5B-Instruct              NuminaMath-CoT math500          one GPU
-qwen-coder-1.5b  Qwen2.5-Coder-1.5B-Instruct              NuminaMath-CoT math500          one GPU
-paper            the six of Table 1                       NuminaMath-CoT the five         GPUs
-
 `scales.json` has what is the same for every cell and differs from the defaults of `Scale`; `recipes/*.yaml` say how
 models of the hub are trained. The lab groups rows by length, as a third of the time would go into padding, and computes
 no layer twice, as its activations are small. `ScaleOptions` are what a user may change of a scale:
@@ -162,7 +155,7 @@ class ScaleOptions:
         help="NAME of a model of the scale, or NAME=PATH of another; repeat it for several.",
     )
     data: str | None = option(None, metavar="DATA", help="File or hub name to train on instead of the scale's data.")
-    rows: int | None = option(None, help="Rows of the lab's task to train on; elsewhere use --set sample=N.", least=1)
+    rows: int | None = option(None, help="Rows to train on.", least=1)
     benchmarks: tuple[str, ...] = option(
         (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
@@ -196,25 +189,22 @@ class ScaleOptions:
 
     def to_scale(self) -> Scale:
         """Return the scale with these changes; raises `UsageError` for one that has no effect."""
-        scale = SCALES[self.scale].tiny() if self.smoke else SCALES[self.scale]
-        if self.data is not None and scale.is_lab:
-            problem, remedy = "has no effect at scale 'lab', which trains on its own task", ("scale", "small")
-            raise UsageError(problem, field="data", value=self.data, remedy=remedy)
-        if self.rows is not None and not scale.is_lab:
-            problem = f"is for the lab's task, and scale {scale.name!r} trains on other data"
-            raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
-        simple = ("rows", "seeds", "samples", "limit", "engine", "device", "keep_weights")
-        changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
+        scale = SCALES[self.scale]
         if self.data is not None:
-            changes["data"] = _absolute("data", self.data)
+            scale = replace(scale, data=_absolute("data", self.data), rows=None)
+        scale = scale.tiny() if self.smoke else scale
+        simple = ("seeds", "samples", "limit", "engine", "device", "keep_weights")
+        changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
+        defaults = {**scale.defaults, **dict(map(_read_field, self.fields))}
+        if self.rows is not None:
+            (changes if scale.is_lab else defaults)["rows" if scale.is_lab else "sample"] = self.rows
         if self.benchmarks:
             changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
         if self.data_dir is not None:
             changes["data_dir"] = str(Path(self.data_dir).resolve())
         if self.max_tokens is not None:
             changes["sampling"] = {**scale.sampling, "max_tokens": self.max_tokens}
-        changes["defaults"] = {**scale.defaults, **dict(map(_read_field, self.fields))}
-        return replace(scale, models=self._models(scale), **changes)
+        return replace(scale, models=self._models(scale), defaults=defaults, **changes)
 
     def _models(self, scale: Scale) -> dict[str, ModelAt]:
         """Return the models that are named: of the scale, or elsewhere and trained like the scale's."""
@@ -240,8 +230,6 @@ class ScaleOptions:
 
 def _absolute(field: str, text: str) -> str:
     """Return a path made absolute, since workers may have other folders; a name of the hub as it is."""
-    if not text:
-        raise UsageError("is empty", field=field, hint="name a file, a folder or what the hub has")
     path = Path(text).expanduser()
     if path.exists():
         return str(path.resolve())

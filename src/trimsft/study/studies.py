@@ -10,10 +10,11 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trimsft.options import unknown_name
 from trimsft.study.cell import BASE, Cell
-from trimsft.study.paper import printed_name, scores
+from trimsft.study.paper import printed_name, rows
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
@@ -30,6 +31,7 @@ class Study:
     paper: tuple[str, ...]  # LaTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
     shows: str  # either "scores" (of the benchmarks) or "tokens" (of training rows)
+    write: Callable[[Sequence[Cell], Path], list[Path]] | None = None  # of cells and a folder: a sweep's own files
 
     def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
         """Return all seeds of each run, by default the scale's; a base is evaluated once."""
@@ -77,7 +79,7 @@ def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Ite
 
     def runs(scale: Scale) -> Iterable[Cell]:
         yield Cell(model=scale.focus_model, objective=BASE)
-        for row in (row for table in tables for row in scores(table)):
+        for row in (row for table in tables for row in rows(table)):
             fields = () if row.setting is None else tuple(row.setting._asdict().items())
             yield Cell(model=scale.focus_model, objective=row.method, fields=fields)
         for objective in more:

@@ -1,7 +1,7 @@
 """`trimsft sweep`: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
 
 settings = SweepSettings(grid=("margin=0,2,4,6", "bandwidth=0.5,1,2"), seeds=3, select_on="lab-easy")
-run_sweep(settings).files                    # without select_on too good to be true: the best of many is partly luck
+run_study(settings)                          # without select_on too good to be true: the best of many is partly luck
 
 `--grid FIELD=VALUES` varies any field of `trimsft train`; several make their product. With an axis `objective`, a field
 that one of them does not take is left out for that one, which is then made once:
@@ -22,25 +22,24 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from trimsft.errors import UsageError
 from trimsft.intervals import Interval
 from trimsft.options import option, unknown_name
-from trimsft.runs import write_whole
 from trimsft.runs.directory import command_line
 from trimsft.study import results
 from trimsft.study.cell import OWN, PARAMETERS, Cell, method_name, takes_of
-from trimsft.study.folder import StudyFolder, check_study
+from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Summaries, Summary, percent_text
-from trimsft.study.run import OnEvent, RunOptions, StudyOutcome, ignore
+from trimsft.study.run import RunOptions
 from trimsft.study.scales import Scale
-from trimsft.study.studies import expand
-from trimsft.tables import Table, escape_markdown, render, to_text
+from trimsft.study.studies import SCORES, Study
+from trimsft.tables import Table
 
 BASELINE, OBJECTIVE = "sft", "objective"
 
@@ -49,6 +48,7 @@ BASELINE, OBJECTIVE = "sft", "objective"
 class SweepSettings(RunOptions):
     """Settings of `trimsft sweep`."""
 
+    kind: ClassVar[str] = "sweep"
     grid: tuple[str, ...] = option(
         (), flags=("--grid",), help="FIELD=VALUES, such as bandwidth=0.5,1,2; repeat it for the product of several."
     )
@@ -63,34 +63,21 @@ class SweepSettings(RunOptions):
         if len(self.models) > 1:
             raise UsageError("a sweep takes one", field="models", value=" and ".join(self.models), hint="sweep twice")
 
-    def prepare(self) -> tuple[list[Cell], list[Cell], Scale, StudyFolder]:
-        """Return the points, all cells, and what they share."""
-        scale, folder = self.to_scale(), self.folder("sweep")
+    def studies(self, scale: Scale) -> list[Study]:
+        """Return the points, and SFT at each setting of the fields that it takes too, as a study."""
         grid = points(read_axes(self.grid), scale.focus_model, self.objective)
         if self.select_on is not None and self.select_on not in scale.benchmark_names:
             raise unknown_name("select_on", self.select_on, scale.benchmark_names)
         if self.select_on is not None and len(scale.benchmarks) < 2:
             problem, hint = "is the only benchmark", "the result needs another one"
             raise UsageError(problem, field="select_on", value=self.select_on, hint=hint)
-        check_study(scale, folder)
-        return grid, sweep_cells(grid, scale.seeds), scale, folder
+        return [sweep_of(grid, self.select_on)]
 
 
-def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore) -> StudyOutcome:
-    """Do what is missing, then choose and write; what cannot be is refused before anything is run.
-
-    Args:
-        on_event: called with every change of a cell.
-    """
-    grid, cells, scale, folder = settings.prepare()
-    done = settings.run(cells, scale, folder, on_event)
-
-    def write() -> list[Path]:
-        swept = Swept(results.summarise(results.load_results(cells, folder.out)), tuple(grid), settings.select_on)
-        missing = [cell.name for cell in cells if cell not in done.done]
-        return write_sweep(swept, folder.out, missing=missing) if swept.points else []
-
-    return StudyOutcome.of("sweep", done, write)
+def sweep_of(grid: Sequence[Cell], on: str | None = None) -> Study:
+    """Return the study of a grid, with SFT at each setting of the fields that it takes too."""
+    sft = [Cell(model=point.model, objective=BASELINE, fields=point.shared_fields) for point in grid]
+    return Study("sweep", "Sweep", (), lambda scale: [*sft, *grid], SCORES, partial(write_sweep, grid, on))
 
 
 # ---- the grid
@@ -149,12 +136,6 @@ def points(axes: Mapping[str, Sequence[Any]], model: str, objective: str = "trim
     except UsageError as error:
         raise UsageError(str(error), field="grid") from error
     return list(dict.fromkeys(cells))
-
-
-def sweep_cells(grid: Sequence[Cell], seeds: int) -> list[Cell]:
-    """Return every point with every seed; first SFT at each setting of the fields that it takes too."""
-    sft = [Cell(model=point.model, objective=BASELINE, fields=point.shared_fields) for point in grid]
-    return expand([*sft, *grid], range(seeds))
 
 
 # ---- the choice
@@ -226,12 +207,10 @@ class Swept:
 
 def sweep_table(swept: Swept) -> Table:
     """Return every point on every benchmark but the one that was chosen on, and against SFT with the same fields."""
-    from trimsft.study.paper_tables import columns_of, our_table, score_rows
+    from trimsft.study.paper_tables import our_table, score_rows
 
-    columns = columns_of(swept.all, swept.reported)
-    rows = score_rows("sweep", swept.all, ["average"], columns)
     title = f"Sweep: average@{min(point.samples for point in swept.points)}"
-    return our_table(title, swept.all, rows, columns=columns, against_sft=True)
+    return our_table(title, score_rows("sweep", swept.all, ["average"], swept.reported), against_sft=True)
 
 
 def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
@@ -258,7 +237,7 @@ def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
 # ---- files
 
 
-def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = ()) -> list[Path]:
+def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out: Path) -> list[Path]:
     """Write the table, sweep.json, curves of margin and bandwidth, and the page; return the files."""
     from trimsft.report.figures import spread_percent
     from trimsft.report.page.build import write_report
@@ -266,24 +245,23 @@ def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = ()) -> list
     from trimsft.study import writing
     from trimsft.study.paper_tables import score_rows
 
-    sentences = conclusions(swept, missing)
-    sentences += writing.unanswered_note({point.setting: point for point in swept.points})
-    figures, table = list[Path](), sweep_table(swept)
+    found = results.load_results(cells, out)
+    swept = Swept(results.summarise(found), tuple(grid), on)
+    if not swept.points:
+        return []
+    notes = conclusions(swept, [cell.name for cell in cells if cell not in found])
+    notes += writing.unanswered_note({point.setting: point for point in swept.points})
+    table = sweep_table(swept)
+    metric, figures = table.title.removeprefix("Sweep: "), list[Path]()
     if len(swept.plane) > 1:
         scores = {one.setting.band: spread_percent(swept.interval(one)) for one in swept.plane if one.setting.band}
         sft = swept.baseline_of(swept.plane[0])
         baseline = None if sft is None else 100 * swept.interval(sft).value
-        drawing = ablation_curves(scores, baseline=baseline, metric=f"{table.title.removeprefix('Sweep: ')}, %")
-        figures = drawing.save(out / "figures" / "curves.svg")
-    parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *writing.markdown_images(figures)]
+        figures = ablation_curves(scores, baseline=baseline, metric=f"{metric}, %").save(out / "figures" / "curves.svg")
     rows = [row.as_dict() for row in score_rows("sweep", swept.all, ["average"])]
-    record = {"metric": table.title.removeprefix("Sweep: "), "command": command_line(), "sentences": sentences}
-    files = [
-        write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(out / "sweep.txt", "\n".join([to_text(table), *sentences, ""]).encode()),
-        writing.write_flat(out / "sweep.csv", rows),
-        writing.write_json(out / "sweep.json", record | _points(swept, out)),
-    ]
+    content = writing.Content([table], figures, rows, notes)
+    record = {"metric": metric, "command": command_line(), **_points(swept, out)}
+    files = writing.write_files(out, "sweep", "Sweep", content, **record)
     if swept.plane:
         # the page has the heatmap, and the runs of SFT and of the best point at the first seed
         pair = [one for one in (swept.rival, swept.best) if one is not None]
@@ -291,7 +269,7 @@ def write_sweep(swept: Swept, out: Path, *, missing: Sequence[str] = ()) -> list
         settings = {**dict(swept.best.setting.fields), "command": command_line()}
         page = write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")
         files.append(page)
-    return [*files, *figures]
+    return files
 
 
 def _points(swept: Swept, out: Path) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
@@ -25,15 +25,24 @@ from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
 from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
+from trimsft.study.paper import printed_name
 from trimsft.study.results import Summaries, labels_of, load_results, summarise
 from trimsft.study.scales import Scale
-from trimsft.study.studies import SCORES, TOKENS, Study, in_the_paper
+from trimsft.study.studies import SCORES, TOKENS, Study
 from trimsft.tables import Table, csv_of, escape_markdown, render, text_table, to_text
 from trimsft.tokens.table import TokenTable, read_token_table
 
-Content: TypeAlias = tuple[list[Table], list[Path], list[dict[str, Any]], list[str]]
-"""Tables, figures, rows for programs, notes."""
 MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
+
+
+@dataclass
+class Content:
+    """Content of the files of a study."""
+
+    tables: list[Table]
+    figures: list[Path]
+    rows: list[dict[str, Any]]  # for programs
+    notes: list[str]
 
 
 def write_study(
@@ -50,32 +59,54 @@ def write_study(
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
     summaries = summarise(scored, resamples=resamples)
     if study.shows == SCORES:
-        shown, figures, rows, notes = _of_scores(study, scale, title, summaries, place / "figures")
+        content = _of_scores(study, scale, title, summaries, place / "figures")
+        judged = judge_claims(summaries)
     else:
-        shown, figures, rows, notes = _of_tokens(study, tables, place / "figures")
+        content = _of_tokens(study, tables, place / "figures")
+        judged = judge_claims({}, {cells[0].model: {cell.objective: table for cell, table in tables.items()}})
     missing = [cell.name for cell in cells if cell not in scored and cell not in tables]
-    notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
-    by_model: dict[str, dict[str, TokenTable]] = {}
-    for cell, table in tables.items():
-        by_model.setdefault(cell.model, {})[cell.objective] = table
-    claims = [claim for claim in judge_claims(summaries, by_model) if claim.study == study.name]
-    record = {"study": study.name, "title": title, "paper": list(study.paper), "scale": scale.name, "rows": rows}
-    record |= {"claims": [asdict(claim) for claim in claims], "notes": notes}
-    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in shown)]
-    parts += markdown_images(figures)
+    content.notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
+    claims = [claim for claim in judged if claim.study == study.name]
+    return write_files(place, study.name, title, content, claims, study.paper, scale=scale.name)
+
+
+def write_files(
+    place: Path,
+    name: str,
+    title: str,
+    content: Content,
+    claims: Sequence[Claim] = (),
+    labels: Sequence[str] = (),
+    **record: Any,
+) -> list[Path]:
+    """Write NAME.md, .txt, .csv and .json; `labels` are those of the paper's tables and figures."""
+    notes = content.notes
+    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in content.tables)]
+    drawn = [path for path in content.figures if path.suffix == ".png"]
+    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
     parts += ["## The paper's claims\n\n" + "\n".join(map(_line, claims))] if claims else []
     parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-    printed = [replace(shown[0], title=f"{shown[0].title} ({in_the_paper(study)})")]
+    first = content.tables[0]
+    where = f" ({', '.join(map(printed_name, labels))})" if labels else ""
+    printed = [replace(first, title=f"{first.title}{where}", notes=(*first.notes, *notes))]
     if claims:
         lines = [(claim.verdict, claim.statement) for claim in claims]
         printed.append(replace(text_table(("", "claim"), lines), title="The paper's claims"))
+    record |= {"study": name, "title": title, "paper": list(labels), "rows": content.rows, "notes": notes}
+    record["claims"] = [asdict(claim) for claim in claims]
+    columns = list(dict.fromkeys(column for row in content.rows for column in row))
     return [
-        write_whole(place / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(place / f"{study.name}.txt", "\n".join(map(to_text, printed)).encode()),
-        write_flat(place / f"{study.name}.csv", rows),
-        write_json(place / f"{study.name}.json", record),
-        *figures,
+        write_whole(place / f"{name}.md", ("\n\n".join(parts) + "\n").encode()),
+        write_whole(place / f"{name}.txt", "\n".join(map(to_text, printed)).encode()),
+        write_whole(place / f"{name}.csv", csv_of(columns, [[*map(row.get, columns)] for row in content.rows])),
+        write_whole(place / f"{name}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()),
+        *content.figures,
     ]
+
+
+def _line(claim: Claim) -> str:
+    statement, sentence = (escape_markdown(text) for text in (f"{claim.statement} ({claim.source})", claim.sentence))
+    return f"- **{claim.verdict}**: {statement} {sentence}"
 
 
 def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> Content:
@@ -98,11 +129,10 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         titles = {f"pass@{samples}": f"pass@{samples}", f"majority@{samples}": f"best-of-{samples} by majority vote"}
     rows = paper.score_rows(study.name, summaries, list(titles))
     tables = [
-        paper.our_table(heading, summaries, [row for row in rows if row.metric == metric])
-        for metric, heading in titles.items()
+        paper.our_table(heading, [row for row in rows if row.metric == metric]) for metric, heading in titles.items()
     ]
     figures = score_figures(study.name, summaries, samples, place)
-    return tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries)
+    return Content(tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries))
 
 
 def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> Content:
@@ -121,7 +151,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         for row in records.rows
     ]
-    return [paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, []
+    return Content([paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, [])
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
@@ -144,26 +174,3 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     many = sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one])
     named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
-
-
-# ---- files
-
-
-def _line(claim: Claim) -> str:
-    statement, sentence = (escape_markdown(text) for text in (f"{claim.statement} ({claim.source})", claim.sentence))
-    return f"- **{claim.verdict}**: {statement} {sentence}"
-
-
-def write_json(path: Path, record: Any) -> Path:
-    return write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
-
-
-def write_flat(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write a CSV of all columns that any row has."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
-
-
-def markdown_images(figures: Sequence[Path]) -> list[str]:
-    drawn = [path for path in figures if path.suffix == ".png"]
-    return [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
