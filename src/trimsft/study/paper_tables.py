@@ -138,6 +138,7 @@ class ScoreRow:
     paper: float | None  # of the same model, or else of `STAND_IN`
 
     def as_dict(self) -> dict[str, Any]:
+        sft = self.against_sft
         return {
             "model": self.setting.model,
             "objective": self.setting.objective,
@@ -147,6 +148,9 @@ class ScoreRow:
             **self.ours.as_dict(),
             "seeds": len(self.by_seed),
             "by_seed": " ".join(f"{score:.6g}" for score in self.by_seed),
+            "against_sft": None if sft is None else sft.value,
+            "against_sft_low": None if sft is None else sft.low,
+            "against_sft_high": None if sft is None else sft.high,
             "paper": self.paper,
             "paper_model": (paper_model(self.setting.model) or STAND_IN) if self.paper is not None else None,
         }

@@ -187,10 +187,6 @@ class Swept:
         sft = replace(point.setting, objective=BASELINE, fields=point.setting.shared_fields)
         return self.all.get(sft)
 
-    def above(self, point: Summary, sft: Summary | None) -> Interval | None:
-        """Return the paired difference of a point to SFT where it counts; None for SFT itself, or without it."""
-        return None if sft is None or sft is point else results.paired(point, sft, "average", *self.reported)
-
     @cached_property
     def plane(self) -> list[Summary]:
         """The points that differ from the best trimmed one in margin and bandwidth alone."""
@@ -219,7 +215,8 @@ def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
     if swept.on:
         text = f"Chosen on {swept.on}: {best.setting.label}. On {', '.join(swept.reported)}: "
         text += percent_text(swept.interval(best))
-        if swept.rival is not None and (difference := swept.above(best, swept.rival)) is not None:
+        if swept.rival is not None and swept.rival is not best:
+            difference = results.paired(best, swept.rival, "average", *swept.reported)
             text += f", against {swept.rival.setting.label}, chosen likewise: {percent_text(difference, '+')}"
         sentences = [f"{text}."]
     else:
@@ -228,8 +225,8 @@ def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
             f"{100 * swept.interval(best).value:.1f}. As the best of several on the problems it was chosen by it is "
             "partly luck: --select-on BENCHMARK chooses on one and reports on the others."
         ]
-    if (difference := results.tau_over_m(swept.plane, "average", *swept.reported)) is not None:
-        text = results.tau_over_m_text(difference)
+    if (spread := results.tau_over_m(swept.plane, "average", *swept.reported)) is not None:
+        text = results.tau_over_m_text(spread)
         sentences.append(f"{text[0].upper()}{text[1:]}.")
     return [*sentences, *([f"Not finished: {len(missing)}, such as {missing[0]}."] if missing else [])]
 
@@ -273,12 +270,10 @@ def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out
 
 
 def _points(swept: Swept, out: Path) -> dict[str, Any]:
-    """Return the points of sweep.json; those of the page's heatmap are `points`."""
+    """Return what the page takes from sweep.json: the points of its heatmap, SFT and the chosen point."""
 
     def point(one: Summary) -> dict[str, Any]:
         own = {"objective": one.setting.objective, **dict(one.setting.fields), **swept.interval(one).as_dict()}
-        difference = swept.above(one, swept.baseline_of(one))
-        own["against_sft"] = None if difference is None else difference.as_dict()
         return own | {"seeds": one.seeds, "run": str(_run_of(one, out).relative_to(out))}  # the folder may be moved
 
     sft = swept.baseline_of(swept.plane[0] if swept.plane else swept.best)
@@ -287,7 +282,6 @@ def _points(swept: Swept, out: Path) -> dict[str, Any]:
         "selected_on": swept.on,
         "points": [point(one) for one in swept.plane],
         "baseline": None if sft is None else point(sft),
-        "all": [point(one) for one in swept.all.values()],
         "selection": point(swept.best) if swept.on else None,
     }
 

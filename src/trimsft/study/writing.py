@@ -17,7 +17,6 @@ from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
-from trimsft.objectives import OBJECTIVES
 from trimsft.report.run_tables import confidences
 from trimsft.runs import write_whole
 from trimsft.study import paper_tables as paper
@@ -110,16 +109,9 @@ def _line(claim: Claim) -> str:
 
 
 def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> Content:
-    models, methods = list(scale.models), [BASE, *OBJECTIVES]
-
-    def rank(setting: Cell) -> tuple[Any, ...]:
-        """Return the place of a row: models as the scale has them; then as the paper's table goes."""
-        model = models.index(setting.model) if setting.model in models else len(models)
-        method = methods.index(setting.objective) if setting.objective in methods else len(methods)
-        band = setting.band or (-1.0, -1.0)
-        return (model, band, method) if study.name == "half-trims" else (model, method, band)
-
-    summaries = {setting: summaries[setting] for setting in sorted(summaries, key=rank)}
+    # as the scale has its models, and the paper's tables their rows
+    order = [run for run in study.runs(scale) if run in summaries]
+    summaries = {setting: summaries[setting] for setting in dict.fromkeys([*order, *summaries])}
     samples = min(summary.samples for summary in summaries.values())
     titles = {"average": title}
     if study.name == "main":
