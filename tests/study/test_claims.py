@@ -39,7 +39,7 @@ def test_claims_combine_models_by_all_or_by_most():
     assert told["trim-above-sft"] == "does not hold"
     assert told["trim-best"] == "holds"
     sentence = next(claim.sentence for claim in claims(found, resamples=100) if claim.name == "trim-above-sft")
-    assert "a: TrimSFT " in sentence and "c: TrimSFT " in sentence
+    assert "a: TrimSFT minus SFT: +" in sentence and "c: TrimSFT minus SFT: -" in sentence
 
 
 def test_the_ablation_is_judged_by_the_spread_over_complete_lines():

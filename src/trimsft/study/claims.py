@@ -113,10 +113,9 @@ def _above(
     a, b = (_main(summaries, model, name) for name in (high, low))
     if a is None or b is None:
         return None
-    metric = metric.format(samples=min(a.samples, b.samples))
-    difference = results.paired(a, b, metric)
+    difference = results.paired(a, b, metric.format(samples=min(a.samples, b.samples)))
     once = "" if min(a.seeds, b.seeds) > 1 else ", one training each"
-    return verdict_of(difference), f"{_against(a, b, metric)}, {percent_text(difference, '+')}{once}"
+    return verdict_of(difference), f"{_minus(a, b)} {percent_text(difference, '+')}{once}"
 
 
 def _best(summaries: Summaries, model: str) -> Judgement | None:
@@ -125,14 +124,14 @@ def _best(summaries: Summaries, model: str) -> Judgement | None:
     rivals = [summary for summary in others if summary is not None]
     if trim is None or others[0] is None or len(rivals) < 2:
         return None
+    differences = {rival.setting: results.paired(trim, rival) for rival in rivals}
     best = max(rivals, key=lambda summary: summary.interval("average").value)
-    verdict = _where_all([verdict_of(results.paired(trim, rival)) for rival in rivals])
-    return verdict, f"{_against(trim, best)}, {percent_text(results.paired(trim, best), '+')}"
+    verdict = _where_all([verdict_of(difference) for difference in differences.values()])
+    return verdict, f"{_minus(trim, best)} {percent_text(differences[best.setting], '+')}"
 
 
-def _against(a: Summary, b: Summary, metric: str = "average") -> str:
-    scores = [(method_name(one.setting.objective), one.interval(metric).value) for one in (a, b)]
-    return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores)
+def _minus(a: Summary, b: Summary) -> str:
+    return f"{method_name(a.setting.objective)} minus {method_name(b.setting.objective)}:"
 
 
 # ---- scores: margin and bandwidth, half trims
@@ -228,7 +227,9 @@ def _margin_moves_little(base: TokenTable) -> Judgement:
 
 
 def _hard_half_is_low(base: TokenTable) -> Judgement:
-    half = _least([(statistics.mass_percent("low", one, "trim-h"), lambda means: np.float64(50)) for one in PAPER_MASS])
+    half = _least(
+        [(statistics.mass_percent("low", one, "trim-h"), lambda means: np.asarray(50.0)) for one in PAPER_MASS]
+    )
     return _judged("of the three margins the smallest exceeds 50 % by", statistics.mass_sums(base), half, 1)
 
 

@@ -128,7 +128,9 @@ def _read_scales() -> dict[str, Scale]:
     content = json.loads(files("trimsft.study").joinpath("scales.json").read_text(encoding="utf-8"))
     scales = {}
     for name, record in content.items():
-        values = {field: tuple(value) if isinstance(value, list) else value for field, value in record.items()}
+        values: dict[str, Any] = {
+            field: tuple(value) if isinstance(value, list) else value for field, value in record.items()
+        }
         values["models"] = {model: ModelAt(**at) for model, at in record["models"].items()}
         scales[name] = Scale(name=name, **values)
     return scales
