@@ -76,7 +76,7 @@ class StudyFolder:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""
         record, harmless = asdict(scale) | {"focus": scale.focus_model}, list(HARMLESS)
         if before := RunDirectory(self.out).read_config():
-            models = asdict(Scale.from_dict(before, where=str(self.out)))["models"]
+            models = asdict(checked(Scale, before, where=str(self.out)))["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
             harmless += [f"models.{name}.gpus" for name in models]
             record["models"] = {**models, **record["models"]}
@@ -89,7 +89,7 @@ class StudyFolder:
         folder = RunDirectory(self.out)
         if (record := folder.read_config()) is None:
             raise RunError(f"{self.out}: holds no study", hint=f"make one with trimsft study run NAME --out {self.out}")
-        return Scale.from_dict(record, where=str(folder.config_path))
+        return checked(Scale, record, where=str(folder.config_path))
 
     def requested(self) -> list[Cell]:
         """Return every cell that was ever requested, earlier requests first."""

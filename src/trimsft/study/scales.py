@@ -20,7 +20,6 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option, unknown_name
-from trimsft.runs.parsing import checked
 from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
@@ -117,11 +116,6 @@ class Scale:
             table_rows=2,
             smoke=True,
         )
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str) -> Scale:
-        """Read what `asdict` makes of a scale; `where` is the file that an error names."""
-        return checked(cls, record, where=where)
 
 
 def _read_scales() -> dict[str, Scale]:
