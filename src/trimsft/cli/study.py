@@ -24,7 +24,7 @@ from trimsft.quickstart import QuickstartSettings, describe, headline, run_quick
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
 from trimsft.study.folder import StudyFolder
-from trimsft.study.plan import StudyPlan, plan_study
+from trimsft.study.plan import plan_study
 from trimsft.study.run import CellState, OnEvent, Outcome, read_status
 from trimsft.study.studies import STUDIES, find_studies, in_the_paper
 from trimsft.study.sweep import SweepSettings
@@ -63,9 +63,18 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
-    if dry_run:
-        return plan_output(plan_study(settings))
-    return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
+    return run_or_plan(settings, dry_run=dry_run)
+
+
+def run_or_plan(settings: command.RunOptions, *, dry_run: bool) -> Output:
+    """Run what is missing, or say what that is: the first cells by name; on named GPUs also what it takes there."""
+    if not dry_run:
+        return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
+    plan = plan_study(settings)
+    lines = [*plan.cells[:30], *([f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else [])]
+    hours = "" if plan.gpu_hours is None else f", {plan.gpu_hours:,.1f} GPU hours"
+    lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
+    return Output(asdict(plan), lines=[*lines, *(f"- {note}" for note in plan.notes)])
 
 
 def outcomes_output(outcomes: Sequence[Outcome]) -> Output:
@@ -122,17 +131,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
       trimsft sweep --grid margin=0,2,4,6 --grid bandwidth=0.5,1,2 --seeds 3
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
-    if dry_run:
-        return plan_output(plan_study(settings))
-    return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
-
-
-def plan_output(plan: StudyPlan) -> Output:
-    """Return what is missing, the first cells by name; where GPUs are named, what it takes there."""
-    lines = [*plan.cells[:30], *([f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else [])]
-    hours = "" if plan.gpu_hours is None else f", {plan.gpu_hours:,.1f} GPU hours"
-    lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
-    return Output(asdict(plan), lines=[*lines, *(f"- {note}" for note in plan.notes)])
+    return run_or_plan(settings, dry_run=dry_run)
 
 
 @command_of(QuickstartSettings, resumes=True)

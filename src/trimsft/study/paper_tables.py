@@ -81,6 +81,9 @@ def categories(table: TokenTable, who: str) -> Records:
     return replace(made, notes=[note, *made.notes])
 
 
+OF_TOKENS = {"weights": weights, "gradient-mass": masses, "categories": categories}
+
+
 def _records(
     name: str,
     title: str,
@@ -241,4 +244,4 @@ def write_paper_tables(analysis: Analysis) -> None:
     if analysis.tables:
         label, table = next(iter(analysis.tables.items()))
         model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
-        analysis.write(*(make(table, f"{label} ({model})") for make in (weights, masses, categories)))
+        analysis.write(*(make(table, f"{label} ({model})") for make in OF_TOKENS.values()))

@@ -17,15 +17,16 @@ from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
+from trimsft.report import figures
+from trimsft.report.figures import Spread, spread_percent
 from trimsft.report.run_tables import confidences
+from trimsft.report.score_figures import ablation_curves, score_dots
 from trimsft.runs import write_whole
-from trimsft.study import paper_tables as paper
+from trimsft.study import paper, paper_tables
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
-from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
-from trimsft.study.paper import printed_name
-from trimsft.study.results import Summaries, labels_of, load_results, summarise
+from trimsft.study.results import Summaries, labels_of, load_results, plane, summarise
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, TOKENS, Study
 from trimsft.tables import Table, csv_of, escape_markdown, render, text_table, to_text
@@ -86,7 +87,7 @@ def write_files(
     parts += ["## The paper's claims\n\n" + "\n".join(map(_line, claims))] if claims else []
     parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
     first = content.tables[0]
-    where = f" ({', '.join(map(printed_name, labels))})" if labels else ""
+    where = f" ({', '.join(map(paper.printed_name, labels))})" if labels else ""
     printed = [replace(first, title=f"{first.title}{where}", notes=(*first.notes, *notes))]
     if claims:
         lines = [(claim.verdict, claim.statement) for claim in claims]
@@ -119,22 +120,22 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         titles |= {f"T={one:g}": f"average at temperature {one:g}" for one in scale.temperatures}
     elif study.name == "passes":
         titles = {f"pass@{samples}": f"pass@{samples}", f"majority@{samples}": f"best-of-{samples} by majority vote"}
-    rows = paper.score_rows(study.name, summaries, list(titles))
+    rows = paper_tables.score_rows(study.name, summaries, list(titles))
     tables = [
-        paper.our_table(heading, [row for row in rows if row.metric == metric]) for metric, heading in titles.items()
+        paper_tables.our_table(heading, [row for row in rows if row.metric == metric])
+        for metric, heading in titles.items()
     ]
-    figures = score_figures(study.name, summaries, samples, place)
-    return Content(tables, figures, [row.as_dict() for row in rows], unanswered_note(summaries))
+    drawn = score_figures(study.name, summaries, samples, place)
+    return Content(tables, drawn, [row.as_dict() for row in rows], unanswered_note(summaries))
 
 
 def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> Content:
     by_objective = {cell.objective: table for cell, table in tables.items()}
     model = next(iter(tables)).model
-    makers = {"weights": paper.weights, "gradient-mass": paper.masses, "categories": paper.categories}
-    if study.name in makers:
-        records = makers[study.name](by_objective[BASE], model)
+    if study.name in paper_tables.OF_TOKENS:
+        records = paper_tables.OF_TOKENS[study.name](by_objective[BASE], model)
     else:
-        band = dict(zip(("margin", "bandwidth"), paper.DEFAULT_BAND, strict=True))
+        band = dict(zip(("margin", "bandwidth"), paper_tables.DEFAULT_BAND, strict=True))
         records = confidences({method_name(name): table for name, table in by_objective.items()}, band)
         note = "One training (seed 0) of each method, however many seeds were trained."
         records = replace(records, notes=[*records.notes, note])
@@ -143,7 +144,7 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         for row in records.rows
     ]
-    return Content([paper.beside_table(records)], token_figures(study.name, by_objective, place), rows, [])
+    return Content([paper_tables.beside_table(records)], token_figures(study.name, by_objective, place), rows, [])
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
@@ -166,3 +167,55 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     many = sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one])
     named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
+
+
+# ---- figures
+
+
+def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    """Draw Figure 2 for `passes`, Figure 3 for `ablation`."""
+    models = list(dict.fromkeys(setting.model for setting in summaries))
+    drawn: dict[str, figures.Drawing] = {}
+    for model in models:
+        end = "" if len(models) == 1 else f"-{model}"
+        if study == "passes":
+            drawn[f"sampling{end}"] = _passes(summaries, model, samples)
+        elif study == "ablation" and (bands := plane(summaries, model)):
+            scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
+            sft = summaries.get(Cell(model=model, objective="sft"))
+            baseline = None if sft is None else 100 * sft.interval("average").value
+            metric = f"average@{samples}, %"
+            drawing = ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation())
+            drawn[f"ablation{end}"] = drawing
+    return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
+
+
+def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
+    """Draw Figure 4 for `gaps`, R_eff over the plane for `weights`."""
+    margin, bandwidth = paper_tables.DEFAULT_BAND
+    if study == "gaps":
+        labelled = {method_name(objective): table for objective, table in tables.items()}
+        drawing = figures.gap_distribution(labelled, margin=margin, bandwidth=bandwidth)
+        return drawing.save(folder / "gap_distribution.svg")
+    if study == "weights":
+        drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
+        return drawing.save(folder / "effective_ratio.svg")
+    return []
+
+
+def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
+    metrics: dict[str, dict[str, dict[str, Spread]]] = {}
+    for metric in (f"pass@{samples}", f"majority@{samples}"):
+        for setting, summary in summaries.items():
+            for benchmark in summary.benchmarks if setting.model == model else ():
+                bars = metrics.setdefault(f"{metric}, %", {}).setdefault(benchmark, {})
+                bars[method_name(setting.objective)] = spread_percent(summary.interval(metric, benchmark))
+    return score_dots(metrics)
+
+
+def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:
+    """Return what the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
+    rows = [*paper.rows("bandwidth_ablation"), *paper.rows("margin_ablation")]
+    averages = {row.setting: row.average or 0.0 for row in rows if row.setting is not None}
+    scores = {(band.margin, band.bandwidth): (average, average, average) for band, average in averages.items()}
+    return scores, next(row.average or 0.0 for row in rows if row.method == "sft")
