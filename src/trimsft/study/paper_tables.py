@@ -162,7 +162,9 @@ class ScoreRow:
     def cell(self) -> Cell:
         """Our number, with an arrow where it is told apart from SFT's."""
         one = self.against_sft
-        return Cell.of(self.ours, "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN)
+        if one is None or not one.excludes_zero:
+            return Cell.of(self.ours)
+        return Cell.of(self.ours, UP if one.value > 0 else DOWN)
 
 
 def score_rows(

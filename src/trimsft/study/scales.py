@@ -192,8 +192,10 @@ class ScaleOptions:
         simple = ("seeds", "samples", "limit", "engine", "device", "keep_weights")
         changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
         defaults = {**scale.defaults, **dict(map(_read_field, self.fields))}
-        if self.rows is not None:
-            (changes if scale.is_lab else defaults)["rows" if scale.is_lab else "sample"] = self.rows
+        if self.rows is not None and scale.is_lab:
+            changes["rows"] = self.rows
+        elif self.rows is not None:
+            defaults["sample"] = self.rows
         if self.benchmarks:
             changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
         if self.data_dir is not None:
