@@ -20,7 +20,7 @@ from trimsft.evaluate.scores import BenchmarkScore, load_run
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, run_quickstart, tables_of
 from trimsft.runs import RunDirectory
-from trimsft.study.steps import training_settings
+from trimsft.study.folder import training_settings
 
 RUNS = ("base", "sft", "trim", "auto-trim")
 SIZES: dict[str, Any] = {"rows": 24, "batch": 12, "problems": 2, "samples": 2, "max_tokens": 12, "table_rows": 2}

@@ -1,4 +1,4 @@
-"""Tables: the same numbers in every format, hostile names, and records as files."""
+"""Tables: the same numbers in every format, and hostile names."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.tables import Cell, Records, Table, Tabular, csv_of, escape_latex, mark_best, render, text_table, to_text
+from trimsft.tables import Cell, Table, Tabular, csv_of, escape_latex, mark_best, render, text_table, to_text
 
 HOSTILE = [
     "a|b",
@@ -112,23 +112,5 @@ def test_no_control_character_and_no_formula_survives(name: str) -> None:
     assert not row[0].startswith(("=", "+", "-", "@"))
 
 
-def test_records_as_files(tmp_path) -> None:
-    assert csv_of(["a", "b"], [[-0.0, 1 / 3], ["=1+1", "x"]]) == b"a,b\n0,0.333333\n'=1+1,x\n"
-    rows = [
-        {"text": "a|b_c\nd", "x_ours": -0.001, "x_low": -0.002, "x_high": 1.0, "count": 1234567},
-        {"text": "*", "x_ours": math.nan, "x_low": None, "x_high": None, "count": None},
-        {"text": "e", "x_ours": 2.345, "x_low": 2.0, "x_high": 3.0, "count": 3},
-    ]
-    text, table = Records("name", "Title_", rows, ["Note."], {"x": 1}).write(tmp_path)
-    assert text.read_text().splitlines() == [
-        "# Title\\_",
-        "",
-        "| text | x ours | count |",
-        "| --- | ---: | ---: |",
-        "| a\\|b\\_c d | 0.0 \\[0.0, 1.0\\] | 1,234,567 |",
-        "| \\* | - | - |",
-        "| e | 2.3 \\[2.0, 3.0\\] | 3 |",
-        "",
-        "Note.",
-    ]
-    assert table.read_text().splitlines()[0] == "text,x_ours,x_low,x_high,count"
+def test_a_csv_has_six_digits_and_no_formula() -> None:
+    assert csv_of(["a", "b"], [[-0.0, 1 / 3], ["=1+1", math.nan]]) == b"a,b\n0,0.333333\n'=1+1,\n"

@@ -24,7 +24,7 @@ from trimsft.runs import write_whole
 from trimsft.study import StudySettings
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import Event, rebuild_tables
+from trimsft.study.run import CellState, write_tables
 from trimsft.tokens.statistics import confidence, diagnose
 from trimsft.tokens.table import read_token_table
 
@@ -39,20 +39,20 @@ def main() -> None:
     parser.add_argument("--model", dest="models", nargs=1, required=True, help="NAME=FOLDER")
     parser.add_argument("--set", dest="fields", nargs="+", default=[], help="NAME=VALUE of trimsft train")
     for name in ("data", "benchmarks-dir", "device"):  # these, and the numbers, as in trimsft study run
-        parser.add_argument(f"--{name}", dest=name.replace("benchmarks-dir", "benchmark_data"))
-    for name in ("seeds", "problems", "samples", "max-tokens"):
+        parser.add_argument(f"--{name}", dest=name.replace("benchmarks-dir", "data_dir"))
+    for name in ("seeds", "limit", "samples", "max-tokens"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())
     results = given.pop("results")
     words = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     settings = StudySettings(names=("main",), **words)
-    _, cells, scale, folder = settings.prepare()
+    (study,), cells, scale, folder = settings.prepare()
     for cell in sorted(cells, key=lambda cell: not cell.is_base):
         done = settings.run([cell], scale, folder, say)
         print(*done.failures(), sep="\n", flush=True)
         if cell in done.done:
             record(results, cell, folder, done.seconds.get(cell))
-    rebuild_tables("main", folder.out)
+    write_tables(study, folder)
 
 
 def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, float] | None) -> None:
@@ -70,8 +70,8 @@ def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, fl
     write_whole(results, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def say(event: Event) -> None:
-    print(time.strftime("%X"), event.cell.name, event.state, event.note, event.done or "", flush=True)
+def say(event: CellState) -> None:
+    print(time.strftime("%X"), event.cell.name, event.state, event.note, flush=True)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,9 @@ from trimsft.evaluate.scores import BenchmarkScore, best_temperature, load_run, 
 from trimsft.lab.task import LONG, TIERS, FineTuning
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.options import check_options, option
-from trimsft.runs import RunDirectory, locked, write_whole
-from trimsft.runs.files import refuse_links
+from trimsft.runs import RunDirectory, write_whole
 from trimsft.study.cell import BASE, Cell, check_objectives, method_name
-from trimsft.study.folder import PATIENCE, StudyFolder
+from trimsft.study.folder import StudyFolder
 from trimsft.study.run import OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import LAB, Scale
 from trimsft.tables import Table, mark_best
@@ -85,7 +84,7 @@ class QuickstartSettings:
             benchmarks=self.tiers,
             rows=self.rows,
             defaults={**LAB.defaults, "per_device_train_batch_size": self.batch},
-            problems=self.problems,
+            limit=self.problems,
             samples=self.samples,
             temperatures=TEMPERATURES,
             temperature_samples=min(self.samples, 4),
@@ -116,15 +115,13 @@ class QuickstartFolder(StudyFolder):
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Record the settings; make what all methods train on, and held-out rows."""
         settings = self.settings
-        refuse_links(*self.out.glob("*"))
-        with locked(self.out / ".settling", patience=PATIENCE):
-            RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
-            of_task = FineTuning(seed=settings.seed, tiers=settings.tiers, slip_rate=settings.slip_rate)
-            trained = replace(of_task, rows=settings.rows)
-            held_out = replace(of_task, rows=settings.table_rows, seed=settings.seed + HELD_OUT)
-            for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
-                if not path.exists():
-                    lab.write_training(path, rows)
+        RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
+        of_task = FineTuning(seed=settings.seed, tiers=settings.tiers, slip_rate=settings.slip_rate)
+        trained = replace(of_task, rows=settings.rows)
+        held_out = replace(of_task, rows=settings.table_rows, seed=settings.seed + HELD_OUT)
+        for path, rows in ((self.training_data(settings.seed), trained), (self.token_rows, held_out)):
+            if not path.exists():
+                lab.write_training(path, rows)
 
     def run(self, cell: Cell) -> Path:
         return self.out / cell.folder_name

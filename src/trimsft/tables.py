@@ -17,14 +17,12 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.runs.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -79,66 +77,6 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequ
     """Return a table of nothing but texts."""
     cells = tuple(tuple(map(Cell, row)) for row in rows)
     return Table("", tuple(header), cells, tuple(notes), left=tuple(range(len(header))))
-
-
-@dataclass(frozen=True)
-class Records:
-    """A table of unrounded values by column name.
-
-    Columns x_ours, x_low and x_high beside each other are one for readers: 3.14 [2.90, 3.41].
-    """
-
-    name: str  # the name of its files
-    title: str
-    rows: Sequence[Mapping[str, Value]]  # one or more, all with the same columns
-    notes: Sequence[str] = ()
-    digits: Mapping[str, int] = field(default_factory=dict)  # by column or its name without _ours and the like; else 2
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.rows[0])
-
-    def text(self, row: Mapping[str, Value], column: str, sign: str = "") -> str:
-        """Return a value as readers see it; nothing where there is none."""
-        value = row[column]
-        if value is None or isinstance(value, str):
-            return value or ""
-        if isinstance(value, int):
-            return f"{value:,}"
-        digits = self.digits.get(column, self.digits.get(column.rpartition("_")[0], 2))
-        return rounded(value, digits, f"{sign},")
-
-    def spread(self, row: Mapping[str, Value], column: str) -> str:
-        """Return the interval of x_ours, where there is one and it has a width."""
-        stem = column.removesuffix("_ours")
-        if f"{stem}_low" not in row or stem == column:
-            return ""
-        low, high = (self.text(row, f"{stem}_{end}") for end in ("low", "high"))
-        return f"[{low}, {high}]" if low and high and low != high else ""
-
-    def is_end(self, column: str) -> bool:
-        """Return whether a column is an end of the interval of another."""
-        stem, _, end = column.rpartition("_")
-        return end in ("low", "high") and f"{stem}_ours" in self.rows[0]
-
-    def table(self) -> Table:
-        """Return the table that readers see."""
-        kept = [column for column in self.columns if not self.is_end(column)]
-        return Table(
-            self.title,
-            tuple(column.replace("_", " ") for column in kept),
-            tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in self.rows),
-            tuple(self.notes),
-            tuple(n for n, name in enumerate(kept) if any(isinstance(row[name], str) for row in self.rows)),
-        )
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write NAME.md and NAME.csv; return both."""
-        text = f"# {escape_markdown(self.title)}\n\n{render(replace(self.table(), title=''), 'markdown')}"
-        return [
-            write_whole(folder / f"{self.name}.md", text.encode()),
-            write_whole(folder / f"{self.name}.csv", csv_of(self.columns, [list(row.values()) for row in self.rows])),
-        ]
 
 
 class Tabular:

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.study import cell_progress
+from trimsft.cli.study import cell_lines
 from trimsft.runs import RunDirectory
 from trimsft.study.cell import Cell
-from trimsft.study.run import Event
+from trimsft.study.run import CellState
 from trimsft.train.run import TrainResult
 
 COMMANDS = (
@@ -100,20 +100,17 @@ def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -
 
 def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
     sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
-    with cell_progress(lambda cell: cell.objective, lambda cell: "average@8 62.3") as show:
-        for event in (
-            Event(sft, "running", "training", 0, 50),
-            Event(sft, "running", "training", 3, 50),
-            Event(sft, "running", "evaluating lab-easy", 3, 9),
-            Event(sft, "failed", "no [such] file"),
-            Event(sft, "done"),
-            Event(dft, "elsewhere", "process 7 on host since noon"),
-        ):
-            show(event)
+    show = cell_lines(lambda cell: cell.objective, lambda cell: "average@8 62.3")
+    for event in (
+        CellState(sft, "running", "training"),
+        CellState(sft, "failed", "no [such] file"),
+        CellState(sft, "done"),
+        CellState(dft, "done", "before"),
+    ):
+        show(event)
     assert capsys.readouterr().err.splitlines() == [
-        "trimsft: sft: training 0 of 50",
-        "trimsft: sft: evaluating lab-easy 3 of 9",
+        "trimsft: sft: training",
         "trimsft: sft: failed, no [such] file",
         "trimsft: sft: done, average@8 62.3",
-        "trimsft: dft: elsewhere, process 7 on host since noon",
+        "trimsft: dft: done, before",
     ]

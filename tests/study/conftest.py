@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.study.stub import InlinePool, StubJob
-from trimsft.study import run, steps
+from trimsft.study import folder, run
 
 
 @pytest.fixture
@@ -21,5 +21,5 @@ def inline(stubs: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(log: Path) -> None:
         assert log.name.endswith((".txt", ".log"))
 
-    monkeypatch.setattr(run, "make_pool", InlinePool)
-    monkeypatch.setattr(steps, "redirect_output", prepare)
+    monkeypatch.setattr(run, "LocalPool", InlinePool)
+    monkeypatch.setattr(folder, "redirect_output", prepare)

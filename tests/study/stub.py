@@ -11,9 +11,8 @@ from pathlib import Path
 from trimsft.errors import TrimSFTError
 from trimsft.runs import RunDirectory, locked
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
+from trimsft.study.folder import Job, Result, StudyFolder
 from trimsft.study.scales import ModelAt, Scale
-from trimsft.study.steps import Job, Result
 
 BEHAVIOURS = ("good", "flaky", "bad", "dying", "slow", "launching")
 SCALE = Scale(
@@ -57,6 +56,8 @@ class StubJob(Job):
 class InlinePool:
     """Runs each cell in this process; one that would kill its own is said to have done so."""
 
+    size = 9
+
     def __init__(self, job: Job, *_: object) -> None:
         self.job = job
 
@@ -66,16 +67,13 @@ class InlinePool:
     def __exit__(self, *failure: object) -> None:
         pass
 
-    def has_room(self) -> bool:
-        return True
-
     def submit(self, cell: Cell) -> Future[Result]:
         future: Future[Result] = Future()
-        future.set_result(Result("failed", "killed") if cell.model == "dying" else self.job.attempt(cell))
+        future.set_result(Result("killed") if cell.model == "dying" else self.job.attempt(cell))
         return future
 
-    def result(self, future: Future[Result]) -> Result:
-        return future.result()
+    def release(self, future: Future[Result], *, failed: bool = False) -> None:
+        pass
 
 
 def finish(job: Job, cell: Cell) -> None:

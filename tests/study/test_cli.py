@@ -68,7 +68,7 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
     [
         ("study run table1", "study: unknown name 'table1'; "),
         ("study run main --scale huge", "--scale: unknown name 'huge'; "),
-        ("study run main --data x.jsonl", "--data: has no effect at scale 'lab'"),
+        ("study run main --data ./x.jsonl", "--data: no such file or folder, got './x.jsonl'"),
         ("study run main --executor slurm", "--executor: unknown name 'slurm'"),
         ("study run main --model other", "--model: unknown name 'other'; "),
         ("study run main --model lab=gone", "--model: cannot load a tokenizer from 'gone' (no such"),
@@ -80,7 +80,6 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
         ("sweep --grid margin=1 --model a=lab --model b=lab", "--model: a sweep takes one, got 'a=lab and b=lab'"),
         ("sweep --grid margin=1 --select-on lab-esay", "--select-on: unknown name 'lab-esay'; did you mean 'lab-e"),
         ("sweep --grid margin=1 -b lab-easy --select-on lab-easy", "--select-on: is the only benchmark, got 'lab"),
-        ("sweep --grid margin=1 --metric pass@16", "--metric: there is none of this name with 8 samples, got 'pass"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -20,20 +21,20 @@ from trimsft.errors import UsageError
 from trimsft.study import pools
 from trimsft.study.cell import Cell
 from trimsft.study.pools import LocalPool, environments
-from trimsft.study.scales import LAB, PAPER
-from trimsft.study.steps import Result
+from trimsft.study.scales import SCALES
 
 PARENT = """
 import sys, time
 from pathlib import Path
 from tests.study.stub import cells, job_of
 from trimsft.study.pools import LocalPool
+
 if __name__ == "__main__":
-    with LocalPool(job_of(Path(sys.argv[1])), [{}]) as pool:
+    with LocalPool(job_of(Path(sys.argv[1])), cells("launching"), 1) as pool:
         pool.submit(*cells("launching"))
         time.sleep(600)
 """
-BOTH = cells("good", seeds=2)
+BOTH, PAPER = cells("good", seeds=2), SCALES["paper"]
 
 
 def wait_for(done: Callable[[], object]) -> None:
@@ -55,9 +56,6 @@ def test_a_core_or_a_group_of_gpus_for_each_process(tmp_path: Path, monkeypatch:
     paper = [Cell(model="Qwen2.5-Math-1.5B", objective="sft")]
     two = StubJob(job.folder, PAPER)
     assert [each["CUDA_VISIBLE_DEVICES"] for each in environments(two, paper, None)] == ["0,1", "2,3"]
-    lab = StubJob(job.folder, replace(LAB, device="cuda"))
-    shared = environments(lab, [Cell(model="lab", objective="sft")], 7)
-    assert [each["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1", "2", "3", "7", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(UsageError, match=r"gpus: a training needs 2 and there are 1"):
         environments(two, paper, None)
@@ -75,13 +73,15 @@ def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "waitpid", reap_late)
     job = job_of(tmp_path)
     dying, good, bad, flaky = cells("dying", "good", "bad", "flaky")
-    with LocalPool(job, [{}, {}]) as pool:
-        futures = [pool.submit(cell) for cell in (dying, good)]
-        assert not pool.has_room()
-        assert pool.result(futures[0]) == Result("failed", "its process was killed: too little memory?")
-        assert pool.result(futures[1]).state == "done"
-        assert pool.result(pool.submit(bad)).note == "learning_rate: must not be below 0, got -1"
-        assert [pool.result(pool.submit(flaky)).state for _ in range(2)] == ["failed", "done"]
+    with LocalPool(job, [dying, good], 2) as pool:
+        killed, done = (pool.submit(cell) for cell in (dying, good))
+        assert isinstance(killed.exception(), BrokenProcessPool) and done.result().failure == ""
+        pool.release(killed, failed=True)
+        pool.release(done)
+        for cell, failure in ((bad, "learning_rate: must not be below 0"), (flaky, "learning_rate"), (flaky, "")):
+            future = pool.submit(cell)
+            assert future.result().failure.startswith(failure) and bool(future.result().failure) == bool(failure)
+            pool.release(future, failed=bool(failure))
         assert "TrimSFTError" in job.folder.log(bad).read_text()
     assert multiprocessing.active_children() == []
 
@@ -90,7 +90,7 @@ def test_an_interruption_ends_the_cell_and_its_process(tmp_path: Path) -> None:
     (cell,) = cells("launching")
     job = job_of(tmp_path)
     launched = job.folder.run(cell) / "pid"
-    with LocalPool(job, [{}]) as pool:  # and it is left before the cell is done
+    with LocalPool(job, [cell], 1) as pool:  # and it is left before the cell is done
         pool.submit(cell)
         wait_for(lambda: launched.exists() and launched.read_text())
         (worker,) = multiprocessing.active_children()

@@ -1,18 +1,20 @@
 """Cells side by side: none is repeated, one that fails costs no other, and folders are shared."""
 
 import contextlib
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.study.stub import SCALE, cells, finish, job_of
-from trimsft.errors import RunError, UsageError
+from tests.study.stub import SCALE, cells
+from trimsft.errors import RunError, RunInUse, UsageError
 from trimsft.runs import locked
 from trimsft.study import run
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import Event, Outcome, read_status
+from trimsft.study.run import CellState, Outcome, read_status
 from trimsft.study.scales import ModelAt, Scale
 
 inline = pytest.mark.usefixtures("inline")
@@ -61,28 +63,32 @@ def test_a_study_grows_by_seeds_and_models(tmp_path: Path) -> None:
         run_cells(cells("new"), replace(other, models={"new": ModelAt(path="there")}), tmp_path)
 
 
+@inline
+def test_a_second_process_is_refused_and_told_who_works_there(tmp_path: Path) -> None:
+    first = "from trimsft.runs import RunDirectory; import sys, time\n"
+    first += "with RunDirectory(sys.argv[1]).lock(): print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", first, str(tmp_path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        with pytest.raises(RunInUse, match=f"{tmp_path}: in use by process {other.pid} on "):
+            run_cells(cells("good"), SCALE, tmp_path)
+        other.kill()
+    assert attempts(tmp_path, *cells("good")) == [0]
+    assert set(run_cells(cells("good"), SCALE, tmp_path).done) == set(cells("good"))
+
+
 @pytest.mark.usefixtures("stubs")
-def test_cells_of_others_are_left_to_them_and_taken_over(tmp_path: Path) -> None:
-    finished, dropped, ours = cells("good", seeds=3)
-    locks = contextlib.ExitStack()
-    for cell in (finished, dropped):
-        locks.enter_context(locked(StudyFolder(tmp_path).claim(cell)))
-    seen: list[tuple[Cell, str, str]] = []
+def test_a_cell_that_an_orphan_still_saves_is_waited_for(tmp_path: Path) -> None:
+    (cell,), states = cells("good"), list[CellState]()
+    orphan = contextlib.ExitStack()
+    orphan.enter_context(locked(StudyFolder(tmp_path).claim(cell)))
 
-    def follow(event: Event) -> None:
-        seen.append((event.cell, event.state, event.note))
-        if event.state == "done" and event.cell == ours:
-            states = {state.cell: state for state in read_status(tmp_path)}
-            assert states[dropped].state == "running" and states[dropped].note.startswith("training, process ")
-            finish(job_of(tmp_path), finished)
-            locks.close()
+    def end_orphan(event: CellState) -> None:
+        if event.state == "running":
+            states.extend(read_status(tmp_path))
+            orphan.close()
 
-    outcome = run_cells([finished, dropped, ours], SCALE, tmp_path, workers=1, on_event=follow)
-    assert set(outcome.done) == {finished, dropped, ours} and set(outcome.seconds) == {dropped, ours}
-    holders = {cell: note for cell, state, note in seen if state == "elsewhere" and note}
-    assert set(holders) == {finished, dropped}
-    assert all(holder.startswith("process ") and " on " in holder for holder in holders.values())
-    assert attempts(tmp_path, finished, dropped, ours) == [0, 1, 1]
+    assert set(run_cells([cell], SCALE, tmp_path, on_event=end_orphan).done) == {cell}
+    assert states[0].state == "running" and states[0].note.startswith("training, process ")
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,25 +1,25 @@
 """Scales: what is written down comes back, recipes are the ones of the models, and options change what they name."""
 
-import fcntl
-import json
 import re
-import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
+from trimsft.lab import TIERS, FineTuning
 from trimsft.shipped import find_recipe
 from trimsft.study import paper
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
-from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
-from trimsft.study.steps import Job, model_path, training_settings
+from trimsft.study.folder import Job, StudyFolder, model_path, training_settings
+from trimsft.study.scales import LAB, SCALES, Scale, ScaleOptions
 from trimsft.study.studies import STUDIES
+
+PAPER = SCALES["paper"]
+SMALL = SCALES["small"]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -27,28 +27,12 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     for _ in range(2):  # once more is no other one
         folder.settle(SCALES[name], [])
-    assert folder.read_scale() == SCALES[name]
-    with pytest.raises(RunError, match=r"no scale of a study \(the field 'colour'\)"):
-        Scale.from_dict({**SCALES[name].as_dict(), "colour": "blue"})
-
-
-def test_two_that_add_a_model_at_once_lose_none(tmp_path: Path) -> None:
-    folder = StudyFolder(tmp_path)
-    folder.settle(LAB, [])
-    with (tmp_path / ".settling").open("a") as other:  # a descriptor of its own is another process to the kernel
-        fcntl.flock(other, fcntl.LOCK_EX)
-        late = threading.Thread(target=folder.settle, args=(replace(LAB, models={"late": ModelAt(path="x")}), []))
-        late.start()
-        late.join(0.2)
-        assert late.is_alive() and set(folder.read_scale().models) == {"lab"}
-        record = LAB.as_dict() | {"models": LAB.as_dict()["models"] | {"early": asdict(ModelAt(path="y"))}}
-        folder.out.joinpath("config.yaml").write_text(json.dumps(record))
-    late.join(10)
-    assert set(folder.read_scale().models) == {"lab", "early", "late"}
+    assert folder.read_scale() == replace(SCALES[name], focus=SCALES[name].focus_model)
+    assert (LAB.benchmarks, LAB.rows) == (tuple(TIERS), FineTuning().rows)
 
 
 def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:
-    rows = paper.scores("main")
+    rows = paper.rows("main")
     assert set(PAPER.models) == {row.model for row in rows}
     assert set(PAPER.benchmarks) == set(rows[0].scores) <= set(BENCHMARKS)
     sizes = {name: model_path(at).rpartition("/")[2].lower() for name, at in PAPER.models.items()}
@@ -110,6 +94,8 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
     assert scale.defaults["learning_rate"] == "1e-4" and scale.sampling["max_tokens"] == 64
     assert scale.seeds == 3 and not scale.keep_weights
     assert ScaleOptions().to_scale() == LAB and ScaleOptions(rows=7).to_scale() == replace(LAB, rows=7)
+    own = ScaleOptions(data=str(data), rows=9).to_scale()  # the lab's base on other data
+    assert (own.data, own.rows, own.defaults["sample"]) == (str(data), None, 9)
     assert ScaleOptions(scale="paper", models=("Llama3.1-8B",)).to_scale().focus_model == "Llama3.1-8B"
     settings = training_settings(StudyFolder(tmp_path), scale, Cell(model="mine", objective="sft"))
     assert settings.args.learning_rate == 1e-4, "a word becomes what the field is"
@@ -119,7 +105,6 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": "small", "rows": 9}, "rows: is for the lab's task, and scale 'small' trains on other data, got 9"),
         ({"models": ("a=./nowhere",)}, "models: no such file or folder, got './nowhere'"),
         ({"models": ("a=x", "a=y")}, "models: a name is there twice"),
         ({"models": ("a b=x",)}, "models: must be a name of letters, digits and . _ + -, got 'a b'"),
@@ -142,7 +127,7 @@ def bands(name: str, objective: str = "trim", scale: Scale = LAB) -> set[tuple[f
 
 def test_studies_are_the_papers_tables() -> None:
     cells = STUDIES["main"].cells(PAPER)
-    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.scores("main")}
+    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.rows("main")}
     assert len(cells) == 30 and bands("main", scale=PAPER) == {(1.5, 0.8)}
     widths, margins = (0.1, 0.5, 1, 2, 3, 4, 5, 6), (0, 0.5, 1, 2, 3, 4, 5, 6)
     expected = {(m, tau) for m in (1, 6) for tau in widths} | {(m, tau) for tau in (1, 6) for m in margins}

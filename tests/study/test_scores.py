@@ -3,46 +3,27 @@
 import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
-from trimsft.study import paper
-from trimsft.study.paper_tables import STAND_IN, contradictions, our_table, paper_model, paper_table, score_rows
+from trimsft.study.paper_tables import STAND_IN, our_table, score_rows
 from trimsft.study.results import paired, summarise
-from trimsft.study.scales import PAPER
-from trimsft.study.steps import model_path
-from trimsft.study.studies import STUDIES
+from trimsft.study.scales import SCALES
 from trimsft.tables import render
+
+PAPER = SCALES["paper"]
 
 
 def table_rows(found, study="main", resamples=20):
     summaries = summarise(found, resamples=resamples)
-    return summaries, score_rows(study, summaries, ["average"])
+    return score_rows(study, summaries, ["average"])
 
 
 def difference(summaries, a, b, **options):
     return paired(*(summaries[cell(name)] for name in (a, b)), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        *((name, name) for name in PAPER.models),
-        *((model_path(at), name) for name, at in PAPER.models.items()),
-        ("models/Qwen2.5-Math-1.5B/", STAND_IN),
-        ("qwen2.5_math_1.5b", STAND_IN),
-        ("Qwen/Qwen2.5-Math-1.5B-Instruct", None),
-        ("my-Qwen2.5-Math-1.5B-lora", None),
-        ("Qwen/Qwen3-4B", None),
-        ("Qwen2.5-Math-1.5B/checkpoint-10", None),
-        ("", None),
-    ],
-)
-def test_the_papers_models_are_known_by_hub_names(name, model):
-    assert paper_model(name) == model
-
-
 def test_a_setting_finds_its_number_in_the_papers_tables():
     def of(study, objective, model=STAND_IN, benchmarks=PAPER.benchmarks, **fields):
         one = cell(objective, model=model, **fields)
-        _, rows = table_rows({one: exact(0.5, benchmarks=benchmarks)}, study)
+        rows = table_rows({one: exact(0.5, benchmarks=benchmarks)}, study)
         return {row.benchmark: row.paper and round(100 * row.paper, 4) for row in rows}
 
     assert of("main", "trim")["average"] == 31.77 and of("main", "fsft", "Llama3.1-8B")["math500"] == 2.95
@@ -57,45 +38,31 @@ def test_a_setting_finds_its_number_in_the_papers_tables():
     assert of("main", "sft", "coder", ("math500",)) == {"math500": 40.02}
     assert of("main", "sft", "lab", ("easy", "hard")) == {"easy": None, "hard": None, "average": 15.47}
     assert of("main", "sft", "lab", ("math500", "hard")) == {"math500": 40.02, "hard": None, "average": None}
-    trim_h = of("half-trims", "trim-h", "lab", ("easy",), margin=1.0, bandwidth=1.0)["easy"]
+    trim_h = of("half-trims", "trim-h", "lab", ("easy", "hard"), margin=1.0, bandwidth=1.0)["average"]
     assert trim_h == pytest.approx((28.75 + 8.84 + 0.41) / 3, abs=1e-4)
-    assert of("half-trims", "sft", "lab", ("easy",))["easy"] == pytest.approx((40.02 + 12.64 + 2.50) / 3, abs=1e-4)
+    sft = of("half-trims", "sft", "lab", ("easy", "hard"))["average"]
+    assert sft == pytest.approx((40.02 + 12.64 + 2.50) / 3, abs=1e-4)
 
 
-def test_contradictions_of_a_table_are_said_where_it_is_shown():
-    said = contradictions(STUDIES["half-trims"].paper)
-    assert any("at margin 2 TrimSFT-E has 7.10" in note for note in said)
-    assert any("is 8.83, 5.83 is expected: tab:ablation-fixed-tau" in note for note in said)
-    assert any("(1, 6) is 18.11, 18.81 is expected" in note for note in contradictions(STUDIES["ablation"].paper))
-    assert not contradictions(STUDIES["gradient-mass"].paper)
-    everywhere = {note for study in STUDIES.values() for note in contradictions(study.paper)}
-    assert len(everywhere) == len([entry for entry in paper.disagreements() if entry.label != "abstract"])
-
-
-def test_ours_the_papers_and_the_difference():
+def test_the_papers_average_is_one_plain_column():
     shares = {"sft": 0.5, "trim": 0.75}
     found = {cell(name, model=STAND_IN): exact(share, benchmarks=PAPER.benchmarks) for name, share in shares.items()}
-    text = render(paper_table(*table_rows(found)), "markdown")
-    assert "| TrimSFT | 75.0 \\[" in text and "(66.95, +8.0)" in text and "(31.77, +43.2)" in text
-    assert "the paper's, and ours minus it" in text and "pairs are" not in text
-
-
-def test_another_model_is_compared_by_the_pattern():
-    summaries, rows = table_rows(main_results(1))
-    text = render(paper_table(summaries, rows), "markdown")
-    assert "(31.77)" in text and "(3.27)" in text and "another model: for the pattern, not for the size" in text
-    assert "lab, average: 10 of 10 pairs are in the paper's order." in text
-    assert paper_table(*table_rows({cell("auto-trim"): exact(0.5)})) is None
+    text = render(our_table("t", table_rows(found)), "markdown")
+    assert "| average | paper |" in text and text.count("| 15.47 |") == text.count("| 31.77 |") == 1
+    assert "another model" not in text
+    text = render(our_table("t", table_rows(main_results(1))), "markdown")
+    assert "| 31.77 |" in text and f"The paper's are of {STAND_IN}, another model" in text
+    assert "paper" not in render(our_table("t", table_rows({cell("auto-trim"): exact(0.5)})), "markdown")
 
 
 def test_arrows_need_a_paired_interval_without_zero():
-    table = our_table("t", *table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200))
+    table = our_table("t", table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200))
     by_name = {row[0].text: row for row in table.rows}
-    assert by_name["TrimSFT"][-1].marker == "↑" and by_name["FSFT"][-1].marker == "↓"
-    assert by_name["SFT"][-1].marker == "" and by_name["DFT"][-1].marker == ""
-    assert [name for name, row in by_name.items() if row[-1].bold] == ["TrimSFT"]
-    assert "1 training each" in table.notes[0] and "seeds and" not in table.notes[0]
-    table = our_table("t", *table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}))
+    assert by_name["TrimSFT"][-2].marker == "↑" and by_name["FSFT"][-2].marker == "↓"
+    assert by_name["SFT"][-2].marker == "" and by_name["DFT"][-2].marker == ""
+    assert [name for name, row in by_name.items() if row[-2].bold] == ["TrimSFT"]
+    assert "trainings of each: 1." in table.notes[0] and "seeds and" not in table.notes[0]
+    table = our_table("t", table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}))
     assert not any(entry.bold for row in table.rows for entry in row)
 
 
@@ -119,14 +86,3 @@ def test_a_base_is_held_against_every_seed_of_the_other():
         assert (one.value, one.low) == pytest.approx((-other.value, -other.high), abs=0.01)
         widths.append(one.high - one.low)
     assert widths[1] > 2 * widths[0]
-
-
-def test_an_interval_for_several_tests_is_wider():
-    def growth(seeds):
-        summaries = summarise(main_results(seeds), resamples=200)
-        once, often = (difference(summaries, "trim", "dft", tests=tests) for tests in (1, 4))
-        assert often.value == once.value
-        return (often.high - often.low) / (once.high - once.low)
-
-    assert growth(1) == pytest.approx(2.4977 / 1.9600, rel=1e-3), "the normal quantiles"
-    assert growth(3) == pytest.approx(8.8602 / 4.3027, rel=1e-3), "Student's t of 2 degrees"

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -15,12 +13,10 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report import figures
 from trimsft.study.folder import StudyFolder
-from trimsft.study.paper_tables import our_table, paper_table, score_rows
 from trimsft.study.results import summarise
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES
 from trimsft.study.writing import unanswered_note, write_study
-from trimsft.tables import to_latex
 
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 WORDS = ("1", "2", " =", " so", " x")
@@ -67,16 +63,9 @@ def for_real():
 def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     found = main_results(2)
     tables = write(tmp_path, "main", found, resamples=100)
-    assert folder_of(tables) == [
-        "claims.json",
-        "claims.md",
-        *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
-        *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex", "txt")),
-        "main/report.html",
-    ]
+    assert folder_of(tables) == [*(f"main/main.{kind}" for kind in ("csv", "json", "md", "txt"))]
     text = (tables / "main/main.md").read_text()
-    assert "**holds**: TrimSFT is above SFT" in text and "The paper against itself" in text and "**greedy**" in text
-    assert "![scores](figures/scores.png)" in text
+    assert "**holds**: TrimSFT is above SFT" in text and "**greedy**" in text
     printed = (tables / "main/main.txt").read_text()
     assert "TrimSFT" in printed and "holds" in printed and "TrimSFT is above SFT" in printed
     assert max(map(len, printed.splitlines())) <= 80
@@ -85,7 +74,6 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")
     by_seed = [float(score) for score in trim["by_seed"].split()]
     assert trim["seeds"] == 2 and trim["value"] == pytest.approx(sum(by_seed) / 2, abs=1e-5)
-    assert "(seed 0 of 2: intervals over seeds are in main.md)" in (tables / "main/report.html").read_text()
 
 
 def test_missing_cells_are_named_and_no_cell_is_refused(tmp_path):
@@ -105,8 +93,7 @@ def test_the_ablation_draws_figure_3(tmp_path):
     tables = write(tmp_path, "ablation", found, cells=own)
     assert set(folder_of(tables / "ablation/figures")) == {"ablation.csv"}
     assert len(rows_of(tables / "ablation/figures/ablation.csv")) == 5 + 1  # settings and SFT
-    for name in ("ablation/ablation.md", "claims.md"):
-        assert "Over 5 settings, tau explains" in (tables / name).read_text()
+    assert "standard deviation of the score over tau minus that over m" in (tables / "ablation/ablation.md").read_text()
 
 
 def test_passes_show_both_metrics_and_the_bars(tmp_path):
@@ -120,17 +107,13 @@ def test_passes_show_both_metrics_and_the_bars(tmp_path):
 def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     tables = write(tmp_path, name, tokens=STUDIES[name].cells(LAB, 1))
     names = folder_of(tables / name)
-    assert {f"{name}.{kind}" for kind in ("csv", "json", "md", "tex")} | {"report.html"} <= set(names)
+    assert {f"{name}.{kind}" for kind in ("csv", "json", "md", "txt")} <= set(names)
     content = json.loads((tables / f"{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
-    for row in content["rows"]:
-        for column in (name.removesuffix("_difference") for name in row if name.endswith("_difference")):
-            ours, theirs = row[f"{column}_ours"], row[f"{column}_paper"]
-            assert ours is None or row[f"{column}_difference"] == pytest.approx(ours - theirs)
     text = (tables / f"{name}/{name}.md").read_text()
-    assert ("In round brackets: the paper's, of Qwen2.5-Math-1.5B, another model" in text) == (name != "gaps")
+    assert ("In round brackets: the paper's, tab:" in text) == (name != "gaps")
     assert ("One training (seed 0)" in text) == (name == "gaps")
-    assert "r eff" not in text and "| trim |" not in text
+    assert "| trim |" not in text
     assert str(tmp_path) not in text
 
 
@@ -147,7 +130,7 @@ def test_an_empty_category_is_null_and_a_dash(tmp_path):
     assert "nan" not in text and f"| {empty['category']} | 0 | 0.00" in text
 
 
-def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
+def test_notes_name_who_gives_no_answer(tmp_path):
     def with_answers(*answers):
         samples = [one for n, words in enumerate(answers) for one in samples_of(f"p{n:03}", words, greedy="1")]
         return [score("easy", samples, same, resamples=20)]
@@ -164,12 +147,8 @@ def test_notes_name_who_gives_no_answer_and_what_differs(tmp_path):
         "(margin 4, bandwidth 1) 19 %."
     )
     assert unanswered_note(summarise({cell("sft"): exact(0.5)}, resamples=20)) == []
-    defaults = {**LAB.tiny().defaults, "learning_rate": "1e-4"}
-    scale = replace(LAB.tiny(), defaults=defaults, benchmark_data="/home/me/benches")
-    text = (write(tmp_path, "main", main_results(1), scale=scale) / "main/main.md").read_text()
+    text = (write(tmp_path, "main", main_results(1), scale=LAB.tiny()) / "main/main.md").read_text()
     assert text.startswith("# Smoke test, its numbers say nothing: average@2")
-    for difference in ("benchmarks ", "rows 24", r"learning\_rate 1e-4", "samples 2", "problems 2", r"\_data benches,"):
-        assert difference in text.split("Differs from the scale lab as it comes: ")[1]
 
 
 def test_further_temperatures_have_tables_of_their_own(tmp_path):
@@ -179,17 +158,3 @@ def test_further_temperatures_have_tables_of_their_own(tmp_path):
     scale = replace(LAB, benchmarks=("easy",), temperatures=(0.3,), temperature_samples=2)
     text = (write(tmp_path, "main", found, scale=scale) / "main/main.md").read_text()
     assert "**average at temperature 0.3**" in text and "| SFT | 100.0 " in text
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_the_latex_compiles_and_fits_the_page(tmp_path):
-    summaries = summarise(main_results(1), resamples=20)
-    rows = score_rows("main", summaries, ["average"])
-    tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), paper_table(summaries, rows)]
-    body = "\n".join(to_latex(table) for table in tables)
-    packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
-    (tmp_path / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}")
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull \\hbox" not in done.stdout

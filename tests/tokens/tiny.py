@@ -87,7 +87,7 @@ def make_table(
         "text": flat,
         "category": [kind for row in texts for kind in categorise(row)],
         "competitor_id": [len(flat) - 1] * len(flat),
-        "competitor_text": [flat[-1]] * len(flat),
+        "competitor_text": flat[-1:] * len(flat),
         "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
         "data_weight": np.ones_like(p) * data_weight,
     }

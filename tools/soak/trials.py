@@ -149,7 +149,7 @@ class Bench:
         model, data, to = model or str(self.base), str(self.data), ["--out", out]
         training = ["--model_name_or_path", model, "--dataset_name", data, "--output_dir", out, *TRAINING.split()]
         sampling = ["-b", str(self.benchmark), "--samples", "2", "--max-tokens", "64"]
-        sweep = ["--smoke", "--grid", "margin=1,2", "--no-baseline", "--problems", "2"]
+        sweep = ["--smoke", "--grid", "margin=1,2", "--problems", "2"]
         return {
             "train": ["train", *training],
             "eval": ["eval", model, *sampling, *to],
@@ -255,7 +255,7 @@ def _content(path: Path) -> Any:
         lines = [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
         # the order of samples depends on which was faster
         return sorted(lines, key=lambda line: [str(line.get(name)) for name in ("problem", "sample")])
-    if path.name in ("scores.json", "sweep.json", "claims.json", "settings.json"):
+    if path.name in ("scores.json", "sweep.json", "settings.json"):
         return _without_times(json.loads(path.read_text()))
     if path.name == "manifest.json":
         return {"is finished": bool(json.loads(path.read_text()).get("finished"))}

@@ -1,35 +1,33 @@
 """`trimsft study list | run | status | table`, `trimsft sweep` and `trimsft quickstart`.
 
-While cells run, a terminal shows bars, and a log gets a line for each change:
+While cells run, stderr gets a line for each change:
 
-    lab, TrimSFT (margin 1, bandwidth 2), seed 0: training 14 of 50
+    lab, TrimSFT (margin 1, bandwidth 2), seed 0: training
     lab, TrimSFT (margin 1, bandwidth 4), seed 0: failed, learning_rate: must not be below 0, got -1
 """
 
 from __future__ import annotations
 
-import shlex
-import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, note, print_output
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
-from trimsft.runs.secrets import hide_secrets
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
-from trimsft.study.plan import StudyPlan, plan_study
-from trimsft.study.run import Event, OnEvent, StudyOutcome, read_status
-from trimsft.study.studies import STUDIES, in_the_paper
-from trimsft.study.sweep import SweepOutcome, SweepSettings, plan_sweep, run_sweep
+from trimsft.study.folder import StudyFolder
+from trimsft.study.plan import plan_study
+from trimsft.study.run import CellState, OnEvent, Outcome, read_status
+from trimsft.study.studies import STUDIES, find_studies, in_the_paper
+from trimsft.study.sweep import SweepSettings
 from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
@@ -40,7 +38,7 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what is missing, with --gpus 2xA6000 also what it takes.")
 ]
 STUDY = "names scale models benchmarks fields seeds samples gpus out workers"
-SWEEP = "grid scale models benchmarks seeds out workers objective select_on metric"
+SWEEP = "grid scale models benchmarks seeds out workers objective select_on"
 """The fields that --help lists."""
 
 
@@ -57,8 +55,7 @@ def study_list(as_json: JsonFlag = False) -> None:
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables.
 
-    The tables stand beside the paper's. Rerun the command to resume. Several of these may run at once in one folder,
-    on one machine or on many that share it.
+    The tables stand beside the paper's. Rerun the command to resume.
 
     \b
     Examples:
@@ -66,19 +63,26 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
-    if dry_run:
-        plan = plan_study(settings)
-        return Output({"studies": list(settings.names), **plan.as_dict()}, lines=_lines(plan))
-    with cell_progress(cell_label) as show:
-        return outcomes_output(command.run_study(settings, on_event=show))
+    return run_or_plan(settings, dry_run=dry_run)
 
 
-def outcomes_output(outcomes: Sequence[StudyOutcome]) -> Output:
+def run_or_plan(settings: command.RunOptions, *, dry_run: bool) -> Output:
+    """Run what is missing, or say what that is: the first cells by name; on named GPUs also what it takes there."""
+    if not dry_run:
+        return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
+    plan = plan_study(settings)
+    lines = [*plan.cells[:30], *([f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else [])]
+    hours = "" if plan.gpu_hours is None else f", {plan.gpu_hours:,.1f} GPU hours"
+    lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
+    return Output(asdict(plan), lines=[*lines, *(f"- {note}" for note in plan.notes)])
+
+
+def outcomes_output(outcomes: Sequence[Outcome]) -> Output:
     """Return the table of each study, and where the rest is."""
     lines = []
     for outcome in outcomes:
         lines += [path.read_text(encoding="utf-8") for path in outcome.files if path.suffix == ".txt"]
-        lines.append(f"{counted(len(outcome.cells.done), 'cell')} done: {outcome.cells.folder.out}")
+        lines.append(f"{counted(len(outcome.done), 'cell')} done: {outcome.folder.out}")
         lines += [f"  {path}" for path in outcome.files if path.suffix in (".md", ".html")]
     failures = [line for outcome in outcomes for line in outcome.failures()]
     return Output([outcome.as_dict() for outcome in outcomes], lines=lines, failures=failures)
@@ -111,7 +115,8 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
       trimsft study table main runs/study-lab
     """
     with ending():
-        files = [str(path) for path in command.rebuild_tables(name, out)]
+        (study,) = find_studies([name])
+        files = [str(path) for path in command.write_tables(study, StudyFolder(out))]
     print_output(Output(files, lines=files), as_json)
 
 
@@ -126,35 +131,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
       trimsft sweep --grid margin=0,2,4,6 --grid bandwidth=0.5,1,2 --seeds 3
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
-    if dry_run:
-        plan = plan_sweep(settings)
-        return Output(plan.as_dict(), lines=_lines(plan))
-    with cell_progress(cell_label) as show:
-        words = shlex.join(["trimsft", *hide_secrets(sys.argv[1:])])
-        return sweep_output(run_sweep(settings, on_event=show, command=words))
-
-
-def sweep_output(outcome: SweepOutcome) -> Output:
-    """Return the table, what it says, where the rest is."""
-    from trimsft.study.sweep import conclusions, sweep_table
-
-    lines = [f"  {path}" for path in outcome.files if path.suffix in (".html", ".md", ".png")]
-    if outcome.swept is None:
-        return Output(outcome.as_dict(), lines=lines, failures=outcome.failures())
-    said = [*conclusions(outcome.swept), *lines]
-    return Output(outcome.as_dict(), [sweep_table(outcome.swept)], said, outcome.failures())
-
-
-def _lines(plan: StudyPlan) -> list[str]:
-    """Return what is missing, the first cells by name; where GPUs are named, what it takes there."""
-    lines = []
-    for cell in plan.cells[:30]:
-        tokens = f"{cell.trained_tokens / 1e6:,.1f} M tokens trained, {cell.generated_tokens / 1e6:,.1f} M generated"
-        lines.append(cell.name if cell.gpu_hours is None else f"{cell.name}: {cell.gpu_hours:,.1f} GPU hours, {tokens}")
-    lines += [f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else []
-    hours = f", {plan.hours:,.0f} GPU hours" if any(cell.gpu_hours is not None for cell in plan.cells) else ""
-    lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
-    return [*lines, *(f"- {note}" for note in plan.notes)]
+    return run_or_plan(settings, dry_run=dry_run)
 
 
 @command_of(QuickstartSettings, resumes=True)
@@ -169,8 +146,8 @@ def quickstart(settings: QuickstartSettings) -> Output:
       trimsft quickstart
       trimsft quickstart --fast --out runs/first-look
     """
-    with cell_progress(lambda cell: method_name(cell.objective), lambda cell: headline(settings, cell)) as show:
-        outcome = run_quickstart(settings, on_event=show)
+    show = cell_lines(lambda cell: method_name(cell.objective), lambda cell: headline(settings, cell))
+    outcome = run_quickstart(settings, on_event=show)
     lines = [textwrap.fill(" ".join(describe(outcome)), 80), ""]
     if outcome.report:
         lines.append(f"Every score, token and gap: {outcome.report}")
@@ -184,20 +161,15 @@ def quickstart(settings: QuickstartSettings) -> Output:
 # ---- cells at work
 
 
-@contextmanager
-def cell_progress(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> Iterator[OnEvent]:
-    """Yield a function that shows every change of a cell by its `label`, and the `result` of one that is done."""
-    with Progress() as show:
+def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> OnEvent:
+    """Return a function that prints every change of a cell by its `label`, and the `result` of one that is done."""
 
-        def on_event(event: Event) -> None:
-            name = label(event.cell)
-            if event.state == "running":
-                show(name, event.done, event.total, event.note)
-            else:
-                what = event.note or (result(event.cell) if event.state == "done" else "")
-                show.end(name, f"{event.state}, {what}" if what else event.state)
+    def on_event(event: CellState) -> None:
+        what = event.note or (result(event.cell) if event.state == "done" else "")
+        shown = ([] if event.state == "running" else [event.state]) + ([what] if what else [])
+        note(f"{label(event.cell)}: {', '.join(shown)}")
 
-        yield on_event
+    return on_event
 
 
 def cell_label(cell: Cell) -> str:

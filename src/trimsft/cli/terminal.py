@@ -147,13 +147,6 @@ class Progress:
             self._printed[name] = (place, now)
             note(f"{name}: {text}")
 
-    def end(self, name: str, text: str) -> None:
-        """Print what has become of a name, in place of its bar."""
-        if name in self._tasks:
-            self._bars.remove_task(self._tasks.pop(name))
-        self._printed.pop(name, None)
-        note(f"{name}: {text}")
-
 
 # ---- results
 

@@ -2,14 +2,9 @@
 
     >>> Cell(model="lab", objective="trim").name
     'lab/trim-margin1.5-bandwidth0.8/seed0'
-    >>> Cell(model="lab", objective="trim", fields=(("margin", 1.5),)) == Cell(model="lab", objective="trim")
-    True
 
 The parameters of an objective stand at their defaults where they are not given, so that one training is one cell in
 every study. Of a user's own objective only what is given stands there: reading a folder must not load its code.
-
-    >>> Cell(model="lab", objective="my_module:MyObjective").name
-    'lab/my_module+MyObjective/seed0'
 """
 
 from __future__ import annotations
@@ -74,7 +69,6 @@ class Cell:
 
     @property
     def folder_name(self) -> str:
-        """Return the objective as part of a path."""
         return self.objective.replace(":", "+")
 
     @property
@@ -100,9 +94,10 @@ class Cell:
     @property
     def label(self) -> str:
         """Return "TrimSFT (margin 1, bandwidth 0.5)"."""
-        texts = ((name, f"{value:g}" if isinstance(value, float) else value) for name, value in self.shown_fields)
-        settings = ", ".join(f"{name} {'' if text is None else text}" for name, text in texts)
-        return f"{method_name(self.objective)}{f' ({settings})' if settings else ''}"
+        texts = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in self.shown_fields
+        ]
+        return method_name(self.objective) + (f" ({', '.join(texts)})" if texts else "")
 
     def get(self, field: str, default: Any = None) -> Any:
         return dict(self.fields).get(field, default)
@@ -124,8 +119,6 @@ def takes_of(objective: str) -> tuple[str, ...]:
 
 def check_objectives(names: Sequence[str], *, field: str) -> None:
     """Load every objective that the user names; refuse an unknown one, and two of one name."""
-    if not names:
-        raise UsageError("there is none", field=field, hint="name at least one")
     for place, name in enumerate(names):
         if any(method_name(name) == method_name(other) for other in names[:place]):
             raise UsageError(f"two are called {method_name(name)}", field=field, value=name, hint="name each once")

@@ -1,18 +1,16 @@
 """The numbers of the paper's tables, to stand beside ours. Data only.
 
-    >>> scores("main")[4].method, scores("main")[4].average
+    >>> rows("main")[4].method, rows("main")[4].average
     ('trim', 4.14)
     >>> rows("weight_diagnostics")[0].effective_ratio
     0.212
 
 `paper.json` names the LaTeX label of each table and the line of each row in the paper's source. Methods carry the
 names of `trimsft.objectives` (and "base"), benchmarks those of `trimsft.evaluate`. Where the paper disagrees with
-itself the printed numbers stand, and `disagreements()` lists them.
+itself the printed numbers stand.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
@@ -24,42 +22,28 @@ SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation
 """Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One model trained one way."""
-
-    model: str
-    method: str
-    setting: Setting | None = None  # None for methods without one, and in Table 1, where it is (1.5, 0.8) throughout
-    scores: Mapping[str, float]  # average@8 in percent, by benchmark
-    average: float | None = None  # as printed; the tables of half trims have none
-    line: int
-
-
-def scores(table: str) -> list[Score]:
-    """Return the rows of one of `SCORE_TABLES`."""
-    return [Score(**vars(row)) for row in rows(table)]
-
-
 def rows(table: str) -> list[Any]:
-    """Return the rows of a table, also of weight_diagnostics, gradient_mass and token_categories, as `paper.json`
-    has them, in percent; margin and bandwidth are the `setting`.
+    """Return the rows of a table as `paper.json` has them, in percent; margin and bandwidth are the `setting`.
+
+    Those of `SCORE_TABLES` have scores by benchmark, and the average as printed; half trims have none. In Table 1
+    nothing has a setting: it is (1.5, 0.8) throughout.
     """
     made = []
     for row in _content()["tables"][table]["rows"]:
         values = {name: value for name, value in row.items() if name not in Setting._fields}
         setting = Setting(row["margin"], row["bandwidth"]) if "margin" in row else None
-        made.append(SimpleNamespace(**values, setting=setting))
+        made.append(SimpleNamespace(**{"average": None, **values}, setting=setting))
     return made
 
 
-def disagreements() -> list[Any]:
-    """Return where the paper's numbers contradict each other: kind, label, line, what, printed, expected, why.
+def claims() -> dict[str, tuple[str, str]]:
+    """Return what the paper says in words: claim -> the study that it is about, and the statement."""
+    return {name: (one["study"], one["statement"]) for name, one in _content()["claims"].items()}
 
-    Kinds: average (not the mean of its row), repeated (printed otherwise elsewhere), grid (no score of so many
-    answers), count (scores of another number of problems), statement (the text says otherwise than a table), name.
-    """
-    return [SimpleNamespace(**entry) for entry in _content()["disagreements"]]
+
+def printed_name(label: str) -> str:
+    """Return what the paper prints for a table or figure, by the label of its source: Table 2."""
+    return str(_content()["names"][label])
 
 
 def label(table: str) -> str:

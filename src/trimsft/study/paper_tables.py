@@ -1,15 +1,13 @@
-"""Ours beside the paper's: tables of tokens and of scores, in percent, in one frame:
+"""Ours beside the paper's: tables of tokens and of scores, in percent.
 
-    Records with columns x_ours, x_low, x_high, x_paper, x_difference -> beside_table -> 41.2 [38.6, 43.9] (40.02)
-
-Models that the paper does not have get the numbers of `STAND_IN`: they show the pattern, who is above whom, not the
-size of the numbers.
+Models that the paper does not have stand beside the numbers of `STAND_IN`: they show the pattern, who is above whom,
+and not the size of the numbers.
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,12 +16,13 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.objectives.paper import Setting
+from trimsft.report.run_tables import table_of
 from trimsft.study import cell as cells
 from trimsft.study import paper
 from trimsft.study.results import Summaries, labels_of, paired
-from trimsft.tables import DOWN, UP, Cell, Records, Table, Value, mark_best
+from trimsft.tables import DOWN, UP, Cell, Table, Value, mark_best, rounded
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics import REGIONS, category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable
 
 STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
@@ -34,152 +33,79 @@ SCORE_TABLES = {
     "half-trims": ("half_trims_complete", "main"),
 }
 """Study -> the paper's tables that have its settings (elsewhere Table 1); where two differ, the first counts."""
-HEADINGS = {
-    "objective": "",
-    "setting": "",
-    "high_weight": "weight above 0.5, %",
-    "r_eff": "R_eff",
-    "ratio": "of the tokens, %",
-    "first_choice": "first choice, %",
-    "low": "low gaps, %",
-    "middle": "middle gaps, %",
-    "high": "high gaps, %",
-    "sft_mass": "SFT's gradient, %",
-    "trim_mass": "TrimSFT's gradient, %",
-}
-"""As readers see columns; files for programs keep their names."""
 Row: TypeAlias = dict[str, Value]
-Columns: TypeAlias = Mapping[str, tuple[str, ...]]  # heading -> the benchmarks whose mean it is
+TokenRows: TypeAlias = tuple[Table, list[Row]]  # to read; for files, each number in a column of its own
 
 
 def paper_model(name: str) -> str | None:
-    """Return which of the paper's models a name stands for, after an owner or a path; None for those derived from one.
-
-    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
-
-    >>> paper_model("Qwen/Qwen2.5-Math-1.5B"), paper_model("Qwen/Qwen2.5-Math-1.5B-Instruct")
-    ('Qwen2.5-Math-1.5B', None)
-    """
-
-    def letters(text: str) -> str:
-        return "".join(letter for letter in text.lower() if letter.isalnum())
-
-    models = dict.fromkeys(row.model for row in paper.scores("main"))
-    wanted = letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
-    return next((model for model in models if wanted in (letters(model), f"{letters(model)}base")), None)
-
-
-def beside(name: str, ours: Interval, theirs: float | None) -> Row:
-    """Return the columns of one value: ours with its interval, the paper's, and the difference."""
-    low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
-    difference = None if theirs is None else ours.value - theirs
-    values = {"ours": ours.value, "low": low, "high": high, "paper": theirs, "difference": difference}
-    return {f"{name}_{what}": value for what, value in values.items()}
-
-
-def beside_table(records: Records, model: str | None = STAND_IN) -> Table:
-    """Return the frame for readers; ours minus the paper's only where the model is the paper's."""
-    kept = [
-        name for name in records.columns if not name.endswith(("_paper", "_difference")) and not records.is_end(name)
-    ]
-
-    def cell(row: Mapping[str, Value], name: str) -> Cell:
-        value, text = row[name], records.text(row, name)
-        if value is None or isinstance(value, str):
-            return Cell(cells.method_name(text) if name == "objective" else text)
-        data = None if math.isnan(value) else float(value)
-        stem = name.removesuffix("_ours")
-        if stem == name or row[f"{stem}_paper"] is None:
-            return Cell(text, records.spread(row, name), data=data)
-        both = [records.text(row, f"{stem}_paper"), records.text(row, f"{stem}_difference", "+") if model else ""]
-        return Cell(text, f"{records.spread(row, name)} ({', '.join(filter(None, both))})".strip(), data=data)
-
-    stems = [name.removesuffix("_ours") for name in kept]
-    note = "In round brackets: the paper's, and ours minus it."
-    if model is None:
-        note = f"In round brackets: the paper's, of {STAND_IN}, another model: for the pattern, not for the size."
-    return Table(
-        records.title,
-        tuple(HEADINGS.get(stem, stem.replace("_", " ")) for stem in stems),
-        tuple(tuple(cell(row, name) for name in kept) for row in records.rows),
-        (*((note,) if kept != stems else ()), *records.notes),
-    )
-
-
-def contradictions(labels: Sequence[str]) -> list[str]:
-    """Return the paper's own contradictions in these tables and figures, a sentence for each."""
-    also = {"tab:variants-complete": "app:variants", "fig:ablation": "tab:weight-diagnostic"}
-    wanted = {*labels, *(also[label] for label in labels if label in also)}
-    sentences = []
-    for entry in (entry for entry in paper.disagreements() if entry.label in wanted):
-        numbers = "" if entry.kind == "statement" else f" is {entry.printed:g}, {entry.expected:g} is expected"
-        sentences.append(
-            f"The paper against itself, {entry.label} (line {entry.line}): {entry.what}{numbers}: {entry.why}."
-        )
-    return sentences
+    """Return the name if it is that of a model of the paper."""
+    return name if any(row.model == name for row in paper.rows("main")) else None
 
 
 # ---- tokens
 
 
-def weights(table: TokenTable, who: str) -> Records:
+def weights(table: TokenTable, who: str) -> TokenRows:
     """High-Weight and R_eff over the paper's grid."""
-    theirs = {row.setting: row for row in paper.rows("weight_diagnostics")}
-    one, all_of_them = Interval(1.0, 1.0, 1.0), Interval(100.0, 100.0, 100.0)
-    ours: dict[Setting | None, dict[str, Interval]] = dict(weight_intervals(table).items())
-    ours[None] = {"mean_weight": one, "high_weight_percent": all_of_them, "r_eff": one}  # SFT
-    rows: list[Row] = []
-    for setting, of_setting in ours.items():
-        row: Row = {"objective": "trim" if setting else "sft"}
-        row |= {name: float(getattr(setting, name)) if setting else None for name in Setting._fields}
-        row["mean_weight"] = of_setting["mean_weight"].value
-        row |= beside("high_weight", of_setting["high_weight_percent"], theirs[setting].high_weight_percent)
-        rows.append(row | beside("r_eff", of_setting["r_eff"], theirs[setting].effective_ratio))
-    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
-    notes = _notes("weight_diagnostics", table, who)
-    return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
+    theirs, lines = {row.setting: row for row in paper.rows("weight_diagnostics")}, []
+    for setting, found in weight_intervals(table).items():
+        ours = {"high_weight_percent": found["high_weight_percent"], "effective_ratio": found["r_eff"]}
+        lines.append((setting._asdict(), ours, theirs[setting]))
+    return _beside("weight_diagnostics", "Token weights by margin and bandwidth", lines, table, who)
 
 
-def masses(table: TokenTable, who: str) -> Records:
+def masses(table: TokenTable, who: str) -> TokenRows:
     """Gradient mass by region for TrimSFT and its halves."""
-    theirs = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}
-    rows: list[Row] = []
+    theirs, lines = {(row.setting, row.method): row for row in paper.rows("gradient_mass")}, []
     for (setting, objective), ours in mass_intervals(table).items():
-        row: Row = {"objective": objective, **setting._asdict()}
-        for region in REGIONS:
-            row |= beside(region, ours[region], getattr(theirs[setting, objective], region))
-        rows.append(row)
-    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", table, who)
-    return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
+        first = {"objective": cells.method_name(objective), **setting._asdict()}
+        lines.append((first, ours, theirs[setting, objective]))
+    return _beside("gradient_mass", "Percent of the gradient mass by region of gaps", lines, table, who)
 
 
-def categories(table: TokenTable, who: str) -> Records:
+def categories(table: TokenTable, who: str) -> TokenRows:
     """Token categories at the paper's setting."""
-    theirs = {row.category: row for row in paper.rows("token_categories")}
-    rows: list[Row] = []
-    counts = np.bincount(table["category"], minlength=len(CATEGORIES))
-    for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
-        row: Row = {"category": name, "tokens": count}
-        for field, interval in ours.items():
-            field = field.removesuffix("_percent")
-            row |= beside(field, interval, getattr(theirs[name], field))
-        rows.append(row)
-    notes = [
+    theirs, lines = {row.category: row for row in paper.rows("token_categories")}, []
+    counts = np.bincount(table["category"], minlength=len(CATEGORIES)).tolist()
+    for (name, found), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts, strict=True):
+        ours = {field.removesuffix("_percent"): interval for field, interval in found.items()}
+        lines.append(({"category": name, "tokens": count}, ours, theirs[name]))
+    made, rows = _beside("token_categories", "Token categories", lines, table, who)
+    note = (
         "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
         "how it tells categories apart; ours are described in docs/analysis.md, and count whole LaTeX commands and "
-        "brackets as symbols.",
-        *_notes("token_categories", table, who),
-    ]
-    return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
+        "brackets as symbols."
+    )
+    return replace(made, notes=(note, *made.notes)), rows
 
 
-def _notes(name: str, table: TokenTable, who: str) -> list[str]:
+OF_TOKENS = {"weights": weights, "gradient-mass": masses, "categories": categories}
+
+
+def _beside(
+    name: str, title: str, lines: Sequence[tuple[Row, Mapping[str, Interval], Any]], table: TokenTable, who: str
+) -> TokenRows:
+    """Return a line for each: its first columns, our intervals, the paper's row with fields of the same names."""
+    rows, shown = list[Row](), list[tuple[Cell, ...]]()
+    start = table_of(title, [first for first, _, _ in lines])
+    for (first, ours, theirs), line in zip(lines, start.rows, strict=True):
+        rows.append(dict(first))
+        for field, one in ours.items():
+            low, high = (None, None) if math.isnan(one.low) else (one.low, one.high)
+            of_paper, digits = getattr(theirs, field), 3 if field == "effective_ratio" else 2
+            rows[-1] |= {f"{field}_ours": one.value, f"{field}_low": low, f"{field}_high": high}
+            rows[-1][f"{field}_paper"] = of_paper
+            value, *ends, printed = (rounded(number, digits) for number in (one.value, one.low, one.high, of_paper))
+            spread = f"[{ends[0]}, {ends[1]}] " if low is not None and low != high else ""
+            line = (*line, Cell(value, f"{spread}({printed})", data=None if math.isnan(one.value) else one))
+        shown.append(line)
     examples = table.metadata.get("data", {}).get("rows", "unknown")
-    ours = f"Ours: {who}, {len(table):,} tokens of {examples} examples."
-    return [
-        f"{ours} In square brackets: 95 % intervals over examples.",
-        f"Paper: {paper.label(name)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
-    ]
+    notes = (
+        f"Ours: {who}, {len(table):,} tokens of {examples} examples. In square brackets: 95 % intervals over examples.",
+        f"In round brackets: the paper's, {paper.label(name)}; {STAND_IN}, 40,082 tokens of 100 examples.",
+    )
+    header = (*start.header, *(field.replace("_", " ") for field in lines[0][1]))
+    return replace(start, header=header, rows=tuple(shown), notes=notes), rows
 
 
 # ---- scores
@@ -194,9 +120,11 @@ class ScoreRow:
     metric: str
     ours: Interval
     by_seed: tuple[float, ...]
+    against_sft: Interval | None  # of the same model, with the same fields but for the objective's own
     paper: float | None  # of the same model, or else of `STAND_IN`
 
     def as_dict(self) -> dict[str, Any]:
+        sft = self.against_sft
         return {
             "model": self.setting.model,
             "objective": self.setting.objective,
@@ -206,131 +134,88 @@ class ScoreRow:
             **self.ours.as_dict(),
             "seeds": len(self.by_seed),
             "by_seed": " ".join(f"{score:.6g}" for score in self.by_seed),
+            "against_sft": None if sft is None else sft.value,
+            "against_sft_low": None if sft is None else sft.low,
+            "against_sft_high": None if sft is None else sft.high,
             "paper": self.paper,
             "paper_model": (paper_model(self.setting.model) or STAND_IN) if self.paper is not None else None,
         }
 
+    @property
+    def cell(self) -> Cell:
+        """Our number, with an arrow where it is told apart from SFT's."""
+        one = self.against_sft
+        if one is None or not one.excludes_zero:
+            return Cell.of(self.ours)
+        return Cell.of(self.ours, UP if one.value > 0 else DOWN)
+
 
 def score_rows(
-    study: str, summaries: Summaries, metrics: Sequence[str], columns: Columns | None = None
+    study: str, summaries: Summaries, metrics: Sequence[str], benchmarks: Sequence[str] = ()
 ) -> list[ScoreRow]:
     """Return settings in their order, benchmarks in theirs, then the average over them."""
-    theirs: dict[tuple[Any, ...], paper.Score] = {}
-    for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.scores(table)):
+    theirs: dict[tuple[Any, ...], Any] = {}
+    for printed in (row for table in SCORE_TABLES.get(study, ("main",)) for row in paper.rows(table)):
         band = DEFAULT_BAND if printed.method.startswith("trim") else None
         theirs.setdefault((printed.model, printed.method, printed.setting or band), printed)
-    columns, rows = columns or columns_of(summaries), list[ScoreRow]()
+    names = tuple(benchmarks or next(iter(summaries.values())).benchmarks)
+    columns = {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
+    rows = []
     for metric, (setting, summary) in itertools.product(metrics, summaries.items()):
+        sft = summaries.get(cells.Cell(model=setting.model, objective="sft", fields=setting.shared_fields))
         # another recipe is another experiment
         is_papers = metric == "average" and not setting.shared_fields and setting.get("gamma", GAMMA) == GAMMA
-        model = paper_model(setting.model)
-        printed_row = theirs.get((model or STAND_IN, setting.objective, setting.band)) if is_papers else None
-        for benchmark, names in columns.items():
-            is_stand_in = model is None and benchmark == list(columns)[-1]
+        key = (paper_model(setting.model) or STAND_IN, setting.objective, setting.band)
+        for benchmark, of in columns.items():
             row = ScoreRow(
                 setting=setting,
                 benchmark=benchmark,
                 metric=metric,
-                ours=summary.interval(metric, *names),
-                by_seed=summary.by_seed(metric, names),
-                paper=_papers_mean(printed_row, names, study, is_stand_in=is_stand_in),
+                ours=summary.interval(metric, *of),
+                by_seed=summary.by_seed(metric, of),
+                against_sft=None if sft is None or sft is summary else paired(summary, sft, metric, *of),
+                paper=_papers_mean(theirs[key], of, study) if is_papers and key in theirs else None,
             )
             rows.append(row)
     return rows
 
 
-def _papers_mean(row: paper.Score | None, names: Sequence[str], study: str, *, is_stand_in: bool) -> float | None:
-    """Return the paper's mean over these benchmarks; of a stand-in with none of them, over all that its table has."""
-    if row is None:
-        return None
-    if set(names) == set(row.scores) and row.average is not None:
-        return row.average / 100
-    if not set(names) & set(row.scores) and is_stand_in:
+def _papers_mean(row: Any, names: Sequence[str], study: str) -> float | None:
+    """Return the paper's mean over these benchmarks; over all of its table for an average over none of them."""
+    if len(names) > 1 and not set(names) & set(row.scores):
         # the table of half trims has fewer benchmarks than SFT's row of Table 1
-        names = list(paper.scores(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
+        names = list(paper.rows(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
+    if set(names) == set(row.scores) and row.average is not None:
+        return float(row.average) / 100
     return float(np.mean([row.scores[name] for name in names])) / 100 if set(names) <= set(row.scores) else None
 
 
-def columns_of(summaries: Summaries, benchmarks: Sequence[str] = ()) -> Columns:
-    """Column -> the benchmarks whose mean it is: each one, and all of them where there are several."""
-    names = tuple(benchmarks or next(iter(summaries.values())).benchmarks)
-    return {name: (name,) for name in names} | ({AVERAGE: names} if len(names) > 1 else {})
-
-
-def our_table(
-    title: str,
-    summaries: Summaries,
-    rows: Sequence[ScoreRow],
-    notes: Sequence[str] = (),
-    *,
-    columns: Columns | None = None,
-    against_sft: bool = False,
-) -> Table:
-    """Return settings by benchmarks, with intervals; arrows where a setting is told apart from SFT of its model, which
-    has the same fields but for the objective's own.
-
-    Args:
-        against_sft: add a column with the difference to SFT.
-    """
-    columns, labels = columns or columns_of(summaries), labels_of(summaries)
-    by_setting = {setting: [row for row in rows if row.setting == setting] for setting in summaries}
-
-    def difference(row: ScoreRow) -> Interval | None:
-        own = row.setting
-        sft = summaries.get(cells.Cell(model=own.model, objective="sft", fields=own.shared_fields))
-        if sft is None or row.setting == sft.setting:
-            return None
-        return paired(summaries[own], sft, row.metric, *columns[row.benchmark])
-
-    def arrow(row: ScoreRow) -> str:
-        one = difference(row)
-        return "" if one is None or not one.excludes_zero else UP if one.value > 0 else DOWN
-
-    lines = [
-        [Cell(labels[setting]), *(Cell.of(row.ours, arrow(row)) for row in of_setting)]
-        for setting, of_setting in by_setting.items()
+def our_table(title: str, rows: Sequence[ScoreRow], *, against_sft: bool = False) -> Table:
+    """Return settings by benchmarks, with intervals; a last column is the difference to SFT, or else the paper's."""
+    by_setting: dict[cells.Cell, list[ScoreRow]] = {}
+    for row in rows:
+        by_setting.setdefault(row.setting, []).append(row)
+    labels, last = labels_of(by_setting), [of_setting[-1] for of_setting in by_setting.values()]
+    lines = [[Cell(labels[setting]), *(row.cell for row in of)] for setting, of in by_setting.items()]
+    seeds = sorted({len(row.by_seed) for row in last if not row.setting.is_base})
+    over = "seeds and problems" if seeds and seeds[-1] > 1 else "problems"
+    about = [
+        f"Percent, trainings of each: {', '.join(map(str, seeds)) or 'none'}. Brackets: 95 % interval over {over}."
     ]
-    seeds = {summary.seeds for setting, summary in summaries.items() if not setting.is_base}
-    low, high = min(seeds, default=0), max(seeds, default=0)
-    many = f"{low}" if low == high else f"{low} to {high}"
-    trained = f"{many} training{'' if high == 1 else 's'} each" if seeds else "nothing trained"
-    about = [f"Percent, {trained}. Brackets: 95 % interval over {'seeds and ' if high > 1 else ''}problems."]
     if any(cell.marker for line in lines for cell in line):
         about.append(
             f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
             "corrected for how many are tested."
         )
-    best = mark_best(lines, groups=[setting.model for setting in summaries])
+    best, header = mark_best(lines, groups=[setting.model for setting in by_setting]), [row.benchmark for row in rows]
+    more = list[Cell]()
     if against_sft:
-        last = [difference(of_setting[-1]) for of_setting in by_setting.values()]
-        best = tuple((*line, Cell.of(one, sign="+")) for line, one in zip(best, last, strict=True))
-    header = ("", *columns, *(["against SFT"] if against_sft else []))
-    return Table(title, header, best, (*about, *notes))
-
-
-def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:
-    """Return ours beside the paper's, of the same model or of `STAND_IN`; None where it has no such setting."""
-    known = [row for row in rows if row.paper is not None]
-    columns = list(dict.fromkeys(row.benchmark for row in known))
-    settings = list(dict.fromkeys(row.setting for row in known))
-    if not known or (len(settings) < 2 and not paper_model(settings[0].model)):
-        return None
-    labels = labels_of(summaries)
-    lines: dict[cells.Cell, Row] = {setting: {"setting": labels[setting]} for setting in settings}
-    for setting in settings:
-        by_column = {row.benchmark: row for row in known if row.setting == setting}
-        for column in columns:
-            row = by_column.get(column)
-            nothing: Row = {f"{column}_{what}": None for what in ("ours", "low", "high", "paper", "difference")}
-            ends = Interval(*(100 * end for end in row.ours.as_dict().values())) if row else None
-            lines[setting] |= beside(column, ends, 100 * (row.paper or 0)) if row and ends else nothing
-    digits = {f"{column}_{what}": 1 for column in columns for what in ("ours", "low", "high", "difference")}
-    is_papers = all(paper_model(setting.model) for setting in settings)
-    about = ["Percent. The paper gives no intervals, so that its own noise is left out."] if is_papers else []
-    for model in dict.fromkeys(setting.model for setting in settings if not is_papers):
-        last = [row for row in known if row.setting.model == model and row.benchmark == columns[-1]]
-        pairs = [(a, b) for n, a in enumerate(last) for b in last[:n] if a.paper != b.paper]
-        same = sum((a.ours.value - b.ours.value) * ((a.paper or 0) - (b.paper or 0)) > 0 for a, b in pairs)
-        about.append(f"{model}, {columns[-1]}: {same} of {len(pairs)} pairs are in the paper's order.")
-    records = Records("beside", "Beside the paper", list(lines.values()), [*about, *notes], digits)
-    return beside_table(records, STAND_IN if is_papers else None)
+        header.append("against SFT")
+        more = [Cell.of(row.against_sft, sign="+") for row in last]
+    elif any(row.paper is not None for row in last):
+        header.append("paper")
+        more = [Cell("" if row.paper is None else f"{100 * row.paper:.2f}", data=row.paper) for row in last]
+        if not all(paper_model(setting.model) for setting in by_setting):
+            about.append(f"The paper's are of {STAND_IN}, another model: for the pattern, not for the size.")
+    whole = tuple((*line, *more[number : number + 1]) for number, line in enumerate(best))
+    return Table(title, ("", *dict.fromkeys(header)), whole, tuple(about))

@@ -1,8 +1,9 @@
 """Processes of this machine for the cells of a study: one on each core, or for each group of GPUs of a training.
 
-with LocalPool(job, environments(job, cells, workers=None)) as pool:
+with LocalPool(job, cells, workers=None) as pool:
     future = pool.submit(cell)
-    pool.result(future)                   # Result(state="done", ...)
+    future.result()                       # Result(seconds={"train": 24.1, ...})
+    pool.release(future)
 
 All end with the one that started them, however that ends.
 """
@@ -14,100 +15,80 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from trimsft.errors import UsageError, handle_signals, interrupt, one_line
+from trimsft.errors import UsageError, handle_signals, interrupt
 from trimsft.study.cell import Cell
-from trimsft.study.steps import Job, Result, redirect_output
+from trimsft.study.folder import ENDING, Job, Result, redirect_output
+from trimsft.study.scales import Scale
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 6  # processes on the cores: each takes most of a gigabyte
-ENDING = 120.0  # seconds that processes have to end after SIGTERM: a training saves its checkpoint
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 
 
-def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    if VISIBLE in os.environ:
-        return [device.strip() for device in os.environ[VISIBLE].split(",") if device.strip()]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
+def environment_of(scale: Scale) -> dict[str, str]:
+    """Return the variables of every process of a study."""
+    # one thread each, so that figures are the same everywhere
+    cpu = {"OMP_NUM_THREADS": "1", VISIBLE: ""} if scale.device == "cpu" else {}
+    return QUIET | cpu | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
 
 
 def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
     """Return the variables of each process: the GPUs it may see, or one core and none."""
-    scale = job.scale
+    scale, common = job.scale, environment_of(job.scale)
+    if not cells:
+        return []
     need = max(map(scale.gpus_of, cells))
-    common = QUIET | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
     if scale.device == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         fit = min(len(cells), MOST, cores // need) if scale.is_lab else 1  # others may not fit into memory
-        # one thread each, so that figures are the same everywhere
-        return [common | {"OMP_NUM_THREADS": "1", VISIBLE: ""}] * (workers or max(1, fit))
-    devices = visible_gpus()
+        return [common] * (workers or max(1, fit))
+    import torch
+
+    everything = ",".join(map(str, range(torch.cuda.device_count())))
+    devices = [device.strip() for device in os.environ.get(VISIBLE, everything).split(",") if device.strip()]
     if need > len(devices):
         problem = f"a training needs {need} and there are {len(devices)}"
         raise UsageError(problem, field="gpus", hint="--device cpu needs none")
     groups = [",".join(devices[first : first + need]) for first in range(0, len(devices) - need + 1, need)]
-    # more processes than groups share GPUs: for models that leave room, and only where the user says so
-    return [common | {VISIBLE: groups[number % len(groups)]} for number in range(workers or len(groups))]
+    return [common | {VISIBLE: group} for group in groups[:workers]]
 
 
 class LocalPool:
     """A pool of one process for each environment, so that a process that dies costs its own cell alone."""
 
-    def __init__(self, job: Job, environments: Sequence[Mapping[str, str]]) -> None:
-        self._job, self._environments, self._free = job, environments, list(range(len(environments)))
-        self._pools: dict[int, ProcessPoolExecutor] = {}
-        self._places: dict[Future[Result], int] = {}
-        self._others = set(multiprocessing.active_children())
-
-    def has_room(self) -> bool:
-        return bool(self._free)
+    def __init__(self, job: Job, cells: Sequence[Cell], workers: int | None) -> None:
+        self._job, self._others = job, set(multiprocessing.active_children())
+        self._free = [(environment, _executor(environment)) for environment in environments(job, cells, workers)]
+        self._busy: dict[Future[Result], tuple[dict[str, str], ProcessPoolExecutor]] = {}
+        self.size = len(self._free)
 
     def submit(self, cell: Cell) -> Future[Result]:
-        place = self._free.pop(0)
+        environment, executor = self._free.pop(0)
         with _signals_blocked():
-            try:
-                future = self._pool(place).submit(self._job.attempt, cell)
-            except BrokenProcessPool:  # its process has died between two cells
-                self._pools.pop(place).shutdown()
-                future = self._pool(place).submit(self._job.attempt, cell)
-        self._places[future] = place
+            future = executor.submit(self._job.attempt, cell)
+        self._busy[future] = environment, executor
         return future
 
-    def _pool(self, place: int) -> ProcessPoolExecutor:
-        if place not in self._pools:
-            given, spawn = (dict(self._environments[place]),), multiprocessing.get_context("spawn")
-            self._pools[place] = ProcessPoolExecutor(1, spawn, initializer=_begin, initargs=given)
-        return self._pools[place]
-
-    def result(self, future: Future[Result]) -> Result:
-        """Return what came of a cell whose future is done; its process is free for the next one."""
-        place, error = self._places.pop(future), future.exception()
-        self._free.insert(0, place)
-        if error is None:
-            result = future.result()
-        elif isinstance(error, BrokenProcessPool):
-            result = Result("failed", "its process was killed: too little memory?")
-        else:  # such as a signal to that process alone
-            result = Result("failed", f"its process ended ({one_line(error)})")
-        if result.state == "failed" or self._job.one_process_a_step:  # it may hold memory still
-            self._pools.pop(place).shutdown()
-        return result
+    def release(self, future: Future[Result], *, failed: bool = False) -> None:
+        """Free the process of a cell whose future is done for the next one."""
+        environment, executor = self._busy.pop(future)
+        if failed or self._job.one_process_a_step:  # it may hold memory still
+            executor.shutdown()
+            executor = _executor(environment)
+        self._free.insert(0, (environment, executor))
 
     def __enter__(self) -> LocalPool:
         return self
 
     def __exit__(self, *failure: object) -> None:
         children = set(multiprocessing.active_children()) - self._others
-        for child in children if self._places else ():
+        for child in children if self._busy else ():
             child.terminate()
 
         def kill() -> None:
@@ -117,9 +98,13 @@ class LocalPool:
         late = threading.Timer(ENDING, kill)
         late.start()
         # each pool's own thread waits for its process: with a second one waiting here, either may miss the end
-        for pool in self._pools.values():
-            pool.shutdown(cancel_futures=True)
+        for _, executor in [*self._free, *self._busy.values()]:
+            executor.shutdown(cancel_futures=True)
         late.cancel()
+
+
+def _executor(environment: dict[str, str]) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(environment,))
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.pools import ENDING, QUIET
-from trimsft.study.steps import Job, Result
+from trimsft.study.folder import ENDING, Job, Result
+from trimsft.study.pools import environment_of
 
 
 class RayPool:
@@ -31,7 +31,7 @@ class RayPool:
             hint = "pip install 'ray[default]'"
             raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
         self._ray: Any = ray
-        self._job, self._workers, self._references = job, workers, dict[Future[Result], Any]()
+        self._job, self.size, self._references = job, workers or len(cells), dict[Future[Result], Any]()
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             address = os.environ.get("RAY_ADDRESS") or None
@@ -45,9 +45,6 @@ class RayPool:
             problem = f"a training needs a machine with {need} {kind}, and none of the cluster has more than {has:g}"
             raise UsageError(problem, field="executor", value="ray")
 
-    def has_room(self) -> bool:
-        return self._workers is None or len(self._references) < self._workers
-
     def submit(self, cell: Cell) -> Future[Result]:
         is_cuda, processes = self._job.scale.device == "cuda", self._job.scale.gpus_of(cell)
         # a process for each cell gives back all that it held
@@ -59,13 +56,9 @@ class RayPool:
         self._references[future] = reference
         return future
 
-    def result(self, future: Future[Result]) -> Result:
-        """Return what came of a cell whose future is done."""
+    def release(self, future: Future[Result], *, failed: bool = False) -> None:
+        """Forget a cell whose future is done."""
         del self._references[future]
-        try:
-            return future.result()
-        except self._ray.exceptions.RayError as error:  # its process or its machine is gone
-            return Result("failed", f"its process ended ({one_line(error)[:300]})")
 
     def __enter__(self) -> RayPool:
         return self
@@ -83,7 +76,5 @@ class RayPool:
 def _attempt(job: Job, cell: Cell, folder: str) -> Result:
     """Run a cell in a process of the cluster."""
     os.chdir(folder)  # where the command was called: a user's own objective may be there
-    os.environ.update(QUIET | ({"HF_HUB_OFFLINE": "1"} if job.scale.is_lab else {}))
-    if job.scale.device == "cpu":
-        os.environ.update({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""})
+    os.environ.update(environment_of(job.scale))
     return job.attempt(cell)

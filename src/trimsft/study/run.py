@@ -2,75 +2,85 @@
 
 settings = StudySettings(names=("main",), seeds=3)
 for outcome in run_study(settings):
-    outcome.cells.done, outcome.failures(), outcome.files
+    outcome.done, outcome.failures(), outcome.files
 
-Whoever runs the same study in the same folder, on this machine or on another one, takes other cells. At the end each
-waits for those that others work on, and takes over what a dead one has left.
+One process at a time works in a folder; a second one is refused. Of many machines, Ray is the way.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.options import option
-from trimsft.runs import holder_of
+from trimsft.runs import RunDirectory, holder_of
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder
-from trimsft.study.pools import LocalPool, environments
+from trimsft.study.folder import Job, Result, StudyFolder, check_code, check_study
+from trimsft.study.pools import LocalPool
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.steps import Job, Result, check_code, check_study
 from trimsft.study.studies import Study, belonging, find_studies
 
-if TYPE_CHECKING:
-    from trimsft.study.ray_pool import RayPool
-
 POLL = 0.5  # seconds between two looks at the files of cells under way
+STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
 
 
 # ---- cells
 
 
 @dataclass(frozen=True)
-class Event:
-    """A change in the state of a cell."""
+class CellState:
+    """A cell as it is now."""
 
     cell: Cell
-    state: str  # running, elsewhere, done, failed
-    note: str = ""  # the stage, who has it, or why it failed
-    done: int = 0
-    total: int = 0
+    state: str  # running, failed, missing or done
+    note: str = ""  # the stage and who is at it; why it failed; what is still to do of one that has begun
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
 
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[CellState], None]
 
 
-def ignore(event: Event) -> None:
+def ignore(event: CellState) -> None:
     """Do nothing with an event."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run of cells."""
+    """Result of a run of cells, and of a study where its tables are written."""
 
     folder: StudyFolder
     done: dict[Cell, Path] = field(default_factory=dict)
     failed: dict[Cell, str] = field(default_factory=dict)
     seconds: dict[Cell, dict[str, float]] = field(default_factory=dict)
-    """For this start: cell, step, seconds; nothing for what was there already or was done elsewhere."""
+    """For this start: cell, step, seconds; nothing for what was there already."""
+    study: str = ""
+    files: list[Path] = field(default_factory=list)  # tables, figures
+    table_error: str = ""
 
     def failures(self, label: Callable[[Cell], str] = lambda cell: cell.name) -> list[str]:
         """Return a line for each, with where to read more."""
-        return [
+        lines = [
             f"{label(cell)}: {reason}; see {self.folder.log(cell)}; rerun the command to try it again"
             for cell, reason in self.failed.items()
         ]
+        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "out": str(self.folder.out),
+            "done": {cell.name: str(path) for cell, path in self.done.items()},
+            "failed": {cell.name: reason for cell, reason in self.failed.items()},
+            "seconds": {cell.name: steps for cell, steps in self.seconds.items()},
+            "files": [str(path) for path in self.files],
+        }
 
 
 def run_cells(
@@ -82,7 +92,7 @@ def run_cells(
     workers: int | None = None,
     on_event: OnEvent = ignore,
 ) -> Outcome:
-    """Do what is missing of each cell; raises `RunError` where the folder holds another scale.
+    """Do what is missing of each cell; raises `RunError` where the folder holds another scale, or is in use.
 
     Args:
         executor: "local", processes on this machine; "ray", tasks on a cluster that shares the file system.
@@ -96,99 +106,62 @@ def run_cells(
     # tasks of a cluster have a working directory of their own
     job = Job(replace(folder, out=folder.out.absolute()), scale)
     missing = [cell for cell in cells if job.missing(cell)]
-    pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
-    with pool or nullcontext():
+    make_pool: Any = LocalPool
+    if missing and executor == "ray":
+        from trimsft.study.ray_pool import RayPool as make_pool
+    # what the machines cannot do is refused before anything is written
+    with make_pool(job, missing, workers) as pool, RunDirectory(folder.out).lock():
         folder.settle(scale, cells)
         for cell in (cell for cell in cells if cell not in missing):
             outcome.done[cell] = folder.run(cell)
-            on_event(Event(cell, "done", "before"))
-        if pool is not None:
-            _run_missing(missing, job, pool, outcome, on_event)
+            on_event(CellState(cell, "done", "before"))
+        for cell, result in _results(missing, job, pool, on_event):
+            if result.seconds:
+                outcome.seconds.setdefault(cell, {}).update(result.seconds)
+            if result.failure:
+                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
+                    folder.note_failure(cell, result.failure)
+                outcome.failed[cell] = result.failure
+                on_event(CellState(cell, "failed", result.failure))
+            elif not job.missing(cell):
+                outcome.done[cell] = folder.run(cell)
+                on_event(CellState(cell, "done"))
     return outcome
 
 
-def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
-    """Return who does the work: processes here, or tasks of a cluster."""
-    if executor == "ray":
-        from trimsft.study.ray_pool import RayPool
-
-        return RayPool(job, cells, workers)
-    return LocalPool(job, environments(job, cells, workers))
-
-
-def _run_missing(
-    cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, outcome: Outcome, on_event: OnEvent
-) -> None:
-    """Give cells to the pool until each is done, here or elsewhere, or has failed."""
+def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> Iterator[tuple[Cell, Result]]:
+    """Give cells to the pool until each is done or has failed, and yield what comes back."""
     # seed by seed: after each there is a whole table; a base takes the least time, so it is the last of its seed
-    waiting, elsewhere = sorted(cells, key=lambda cell: (cell.seed, cell.is_base)), set[Cell]()
-    running: dict[Future[Result], Cell] = {}
-    latest: dict[Cell, Event] = {}
-
-    def settle(cell: Cell, note: str = "") -> None:
-        outcome.done[cell] = outcome.folder.run(cell)
-        on_event(Event(cell, "done", note))
-
-    while waiting or running or elsewhere:
-        while waiting and pool.has_room():
+    waiting = sorted(cells, key=lambda cell: (cell.seed, cell.is_base))
+    running, stages = dict[Future[Result], Cell](), dict[Cell, str]()
+    while waiting or running:
+        while waiting and len(running) < pool.size:
             cell = waiting.pop(0)
             running[pool.submit(cell)] = cell
         for cell in running.values():
-            if missing := job.missing(cell):
-                event = Event(cell, "running", *outcome.folder.progress(cell, missing[0], job.scale))
-                if event != latest.get(cell):
-                    latest[cell] = event
-                    on_event(event)
-        if not running:
-            time.sleep(POLL)  # wait() returns at once where there is nothing to wait for
+            if (steps := job.missing(cell)) and stages.get(cell) != steps[0]:
+                stages[cell] = steps[0]
+                on_event(CellState(cell, "running", STAGES[steps[0]]))
         for future in wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done:
-            cell, result = running.pop(future), pool.result(future)
-            if result.seconds:
-                outcome.seconds.setdefault(cell, {}).update(result.seconds)
-            if result.state == "elsewhere":
-                elsewhere.add(cell)
-                on_event(Event(cell, "elsewhere", result.note))
-            elif result.state == "failed":
-                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
-                    outcome.folder.note_failure(cell, result.note)
-                outcome.failed[cell] = result.note
-                on_event(Event(cell, "failed", result.note))
-            elif job.missing(cell):  # its next step is for a fresh process
+            cell, error = running.pop(future), future.exception()
+            killed = f"its process was killed ({one_line(error)}): too little memory?" if error else ""
+            result = Result(killed) if error else future.result()
+            pool.release(future, failed=bool(result.failure))
+            if not result.failure and job.missing(cell):  # its next step is for a fresh process
                 waiting.insert(0, cell)
-            else:
-                settle(cell)
-        for cell in list(elsewhere):
-            if not job.missing(cell):
-                elsewhere.remove(cell)
-                settle(cell, "elsewhere")
-            elif holder_of(job.folder.claim(cell)) is None:  # who had it has ended
-                elsewhere.remove(cell)
-                waiting.append(cell)
-
-
-@dataclass(frozen=True)
-class CellState:
-    """One cell as it is now."""
-
-    cell: Cell
-    state: str  # running, failed, missing or done
-    note: str  # the stage and who is at it; why it failed; what is still to do of one that has begun
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
+            yield cell, result
 
 
 def read_status(out: Path) -> list[CellState]:
-    """Return every cell that was requested in a folder, also while others work on it, on whatever machine."""
+    """Return every cell that was requested in a folder, also while the study runs, on whatever machine."""
     folder = StudyFolder(out)
     scale, states = folder.read_scale(), []
     for cell in folder.requested():
         # what is done comes first: a finished cell may be looked at again
         if not (missing := folder.missing(cell, scale)):
-            states.append(CellState(cell, "done", ""))
+            states.append(CellState(cell, "done"))
         elif holder := holder_of(folder.claim(cell)):
-            stage, done, _ = folder.progress(cell, missing[0], scale)
-            states.append(CellState(cell, "running", f"{stage}{f' {done}' if done else ''}, {holder}"))
+            states.append(CellState(cell, "running", f"{STAGES[missing[0]]}, {holder}"))
         elif folder.failure(cell).exists():
             states.append(CellState(cell, "failed", folder.failure(cell).read_text(encoding="utf-8")))
         else:
@@ -204,6 +177,7 @@ def read_status(out: Path) -> list[CellState]:
 class RunOptions(ScaleOptions):
     """A scale, and how and where its cells are run."""
 
+    kind: ClassVar[str] = "study"
     out: Path | None = option(
         None, help="Folder for everything (default: runs/study-SCALE, or runs/sweep-SCALE); what is there is kept."
     )
@@ -212,9 +186,22 @@ class RunOptions(ScaleOptions):
     )
     workers: int | None = option(None, help="Cells side by side (default: one on each core or group of GPUs).", least=1)
 
-    def folder(self, kind: str) -> StudyFolder:
-        """Return the folder; studies of one scale share it, and their cells."""
-        return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+    @property
+    def folder(self) -> StudyFolder:
+        """Studies of one scale share a folder, and their cells."""
+        return StudyFolder(self.out or Path("runs") / f"{self.kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+
+    def studies(self, scale: Scale) -> list[Study]:
+        """Return what is to be run."""
+        raise NotImplementedError
+
+    def prepare(self) -> tuple[list[Study], list[Cell], Scale, StudyFolder]:
+        """Return what is to be run and where, after a look at everything that is here."""
+        scale = self.to_scale()
+        studies = self.studies(scale)
+        check_study(scale, self.folder)
+        cells = dict.fromkeys(cell for study in studies for cell in study.cells(scale))
+        return studies, list(cells), scale, self.folder
 
     def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
         """Do what is missing of the cells, here or on a cluster, once models and benchmarks are found."""
@@ -230,39 +217,11 @@ class StudySettings(RunOptions):
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
-    def prepare(self) -> tuple[list[Study], list[Cell], Scale, StudyFolder]:
-        """Return what is to be run and where, after a look at everything that is here."""
-        studies, scale, folder = find_studies(self.names), self.to_scale(), self.folder("study")
-        check_study(scale, folder)
-        return studies, list(dict.fromkeys(cell for one in studies for cell in one.cells(scale))), scale, folder
+    def studies(self, scale: Scale) -> list[Study]:
+        return find_studies(self.names)
 
 
-@dataclass(frozen=True)
-class StudyOutcome:
-    """Result of a study."""
-
-    study: str
-    cells: Outcome
-    files: list[Path] = field(default_factory=list)  # tables, figures, report
-    table_error: str = ""
-
-    def failures(self) -> list[str]:
-        """Return a line for each, with where to read more."""
-        lines = self.cells.failures()
-        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "study": self.study,
-            "out": str(self.cells.folder.out),
-            "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
-            "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
-            "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
-            "files": [str(path) for path in self.files],
-        }
-
-
-def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[StudyOutcome]:
+def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
     """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
 
     Args:
@@ -271,26 +230,20 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     studies, _, scale, folder = settings.prepare()
     outcomes = []
     for study in studies:
-        outcome = settings.run(study.cells(scale), scale, folder, on_event)
+        done = settings.run(study.cells(scale), scale, folder, on_event)
         files, error = list[Path](), ""
         try:
-            if outcome.done:
-                files = rebuild_tables(study.name, folder.out, focus=scale.focus_model)
+            files = write_tables(study, folder) if done.done else []
         except Exception as failure:  # the runs are worth more than their table, which can be made again
-            error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
-        outcomes.append(StudyOutcome(study.name, outcome, files, error))
+            error = f"{one_line(failure)}; rerun the command"
+        outcomes.append(replace(done, study=study.name, files=files, table_error=error))
     return outcomes
 
 
-def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
-    """Write the tables of a study from what is finished in a folder, whoever requested it and when.
-
-    Args:
-        focus: the model of a study that takes one only; by default the folder's first.
-    """
+def write_tables(study: Study, folder: StudyFolder) -> list[Path]:
+    """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
     from trimsft.study.writing import write_study
 
-    (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
-    scale = replace(scale, focus=focus or scale.focus)
-    return write_study(study, scale, belonging(folder.requested(), [study], scale), out)
+    cells = belonging(folder.requested(), [study], scale)
+    return study.write(cells, folder.out) if study.write else write_study(study, scale, cells, folder.out)

@@ -1,14 +1,8 @@
 """Scales: the models, data and benchmarks that stand for the paper's.
 
-scale            models                                   data           benchmarks       needs
-lab              the lab's base                           the lab's task its three tiers  a CPU
-small            SmolLM2-135M, or one given               a file given   gsm8k            one GPU
-qwen-coder-0.5b  Qwen2.5-Coder-0.5B-Instruct              NuminaMath-CoT math500          one GPU
-qwen-coder-1.5b  Qwen2.5-Coder-1.5B-Instruct              NuminaMath-CoT math500          one GPU
-paper            the six of Table 1                       NuminaMath-CoT the five         GPUs
-
-A scale says what is the same for every cell; `recipes/*.yaml` say how models of the hub are trained. `ScaleOptions` are
-what a user may change of one:
+`scales.json` has what is the same for every cell and differs from the defaults of `Scale`; `recipes/*.yaml` say how
+models of the hub are trained. The lab groups rows by length, as a third of the time would go into padding, and computes
+no layer twice, as its activations are small. `ScaleOptions` are what a user may change of a scale:
 
     >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
     >>> options.to_scale().models["mine"]
@@ -17,15 +11,15 @@ what a user may change of one:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, UsageError
-from trimsft.lab import TIERS, FineTuning
+from trimsft.errors import UsageError
 from trimsft.options import check_options, option, unknown_name
-from trimsft.runs.parsing import checked
 from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
@@ -47,7 +41,7 @@ class Scale:
     name: str
     models: Mapping[str, ModelAt]
     benchmarks: tuple[str, ...]
-    benchmark_data: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
+    data_dir: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
     data: str | None = None  # file or name of the hub to train on; None: the recipe's, at the lab its own task
     rows: int | None = None  # rows of the lab's task; elsewhere the field `sample` says how many
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +50,7 @@ class Scale:
     samples: int = 8
     temperatures: tuple[float, ...] = ()  # further ones, at which `temperature_samples` are drawn
     temperature_samples: int = 4
-    problems: int | None = None  # the first problems of each benchmark; None: all
+    limit: int | None = None  # the first problems of each benchmark; None: all
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Differences from the paper's: temperature, top_p, max_tokens."""
     answer_tokens: int = 700  # mean length of an answer, for plans: measured at the lab, assumed elsewhere
@@ -67,7 +61,7 @@ class Scale:
     device: str = "cuda"
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
-    focus: str = ""  # the model of the studies that take one only; empty, or not there: the first
+    focus: str = ""  # the model of the studies that take one only, the latest of a folder; empty or gone: the first
     smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
 
     def __post_init__(self) -> None:
@@ -96,14 +90,6 @@ class Scale:
         """Return the processes of a cell, each with a GPU where there are some; a base is only evaluated."""
         return 1 if cell.is_base else self.at(cell.model).gpus
 
-    def updates_of(self, cell: Cell) -> int:
-        """Return the updates of one training at the lab; 0 where only the training knows."""
-        fields = {**self.defaults, **dict(cell.fields)}
-        if self.rows is None or "gradient_accumulation_steps" in fields or "max_steps" in fields:
-            return 0
-        batch = int(fields["per_device_train_batch_size"]) * self.gpus_of(cell)
-        return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
-
     @property
     def benchmark_names(self) -> tuple[str, ...]:
         """Return what the benchmarks are recorded as."""
@@ -123,7 +109,7 @@ class Scale:
             self,
             rows=24 if self.is_lab else None,
             defaults={**self.defaults, **few},
-            problems=2,
+            limit=2,
             samples=2,
             temperature_samples=2 if self.temperatures else self.temperature_samples,
             sampling={**self.sampling, "max_tokens": 12},
@@ -131,89 +117,21 @@ class Scale:
             smoke=True,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the content of config.yaml."""
-        record = asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in record.items()}
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
-        """Read what `as_dict` wrote; `where` is the file that an error names."""
-        if wrong := sorted({entry.name for entry in fields(cls)} ^ record.keys()):
-            raise RunError(f"{where}: describes no scale of a study (the field {wrong[0]!r})")
-        return checked(cls, record, where=where)
+def _read_scales() -> dict[str, Scale]:
+    content = json.loads(files("trimsft.study").joinpath("scales.json").read_text(encoding="utf-8"))
+    scales = {}
+    for name, record in content.items():
+        values: dict[str, Any] = {
+            field: tuple(value) if isinstance(value, list) else value for field, value in record.items()
+        }
+        values["models"] = {model: ModelAt(**at) for model, at in record["models"].items()}
+        scales[name] = Scale(name=name, **values)
+    return scales
 
 
-LAB = Scale(
-    name="lab",
-    models={"lab": ModelAt(path=LAB_BASE)},
-    benchmarks=tuple(TIERS),
-    rows=FineTuning().rows,
-    defaults={
-        "num_train_epochs": 1,
-        "per_device_train_batch_size": 24,
-        "learning_rate": 5e-4,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.1,
-        "weight_decay": 0.01,
-        "adam_beta2": 0.95,
-        "max_grad_norm": 1.0,
-        "max_length": 256,
-        "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
-        "gradient_checkpointing": False,  # TRL's default computes each layer twice; here activations are small
-        "bf16": False,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-    },
-    problems=40,
-    sampling={"max_tokens": 128},  # twice what the longest solutions take
-    answer_tokens=45,
-    engine="transformers",
-    dtype="float32",
-    device="cpu",
-)
-SMALL = Scale(
-    name="small",
-    models={"smollm2": ModelAt(recipe="smollm2-gsm8k.yaml")},
-    benchmarks=("gsm8k",),
-    sampling={"max_tokens": 512},
-    answer_tokens=160,
-    defaults={"disable_tqdm": True},
-)
-PAPER = Scale(
-    name="paper",
-    models={
-        "Llama3.2-3B": ModelAt(recipe="llama-3.2-3b.yaml", gpus=2),
-        "Llama3.1-8B": ModelAt(recipe="llama-3.1-8b.yaml", gpus=2),
-        "DeepSeekMath-7B": ModelAt(recipe="deepseek-math-7b.yaml", gpus=2),
-        "Qwen2.5-Math-1.5B": ModelAt(recipe="qwen2.5-math-1.5b.yaml", gpus=2),
-        "Qwen2.5-Math-7B": ModelAt(recipe="qwen2.5-math-7b.yaml", gpus=2),
-        "Qwen3-4B-Base": ModelAt(recipe="qwen3-4b-base.yaml", gpus=2),
-    },
-    benchmarks=("math500", "olympiadbench", "minerva", "amc", "aime24"),
-    defaults={"disable_tqdm": True},
-    keep_weights=False,
-    focus="Qwen2.5-Math-1.5B",
-)
-CODERS = tuple(
-    Scale(
-        name=f"qwen-coder-{size}",
-        models={
-            f"Qwen2.5-Coder-{size.upper()}-Instruct": ModelAt(
-                path=f"Qwen/Qwen2.5-Coder-{size.upper()}-Instruct", recipe="qwen2.5-coder-1.5b.yaml"
-            )
-        },
-        benchmarks=("math500",),
-        defaults={"disable_tqdm": True},
-        compared=(BASE, "sft", "dft", "trim", "auto-trim"),
-        temperatures=(0.6, 0.3),
-        keep_weights=False,
-    )
-    for size in ("0.5b", "1.5b")
-)
-SCALES = {scale.name: scale for scale in (LAB, SMALL, *CODERS, PAPER)}
+SCALES = _read_scales()
+LAB = SCALES["lab"]
 
 
 # ---- what a user changes
@@ -233,11 +151,11 @@ class ScaleOptions:
         help="NAME of a model of the scale, or NAME=PATH of another; repeat it for several.",
     )
     data: str | None = option(None, metavar="DATA", help="File or hub name to train on instead of the scale's data.")
-    rows: int | None = option(None, help="Rows of the lab's task to train on; elsewhere use --set sample=N.", least=1)
+    rows: int | None = option(None, help="Rows to train on.", least=1)
     benchmarks: tuple[str, ...] = option(
         (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
-    benchmark_data: str | None = option(
+    data_dir: str | None = option(
         None, flags=("--benchmarks-dir",), metavar="PATH", help="Folder that holds the benchmarks as NAME.jsonl."
     )
     fields: tuple[str, ...] = option(
@@ -248,7 +166,7 @@ class ScaleOptions:
     )
     seeds: int | None = option(None, help="Seeds of each training (default: 1).", least=1)
     samples: int | None = option(None, help="Samples of each problem (default: 8).", least=1)
-    problems: int | None = option(
+    limit: int | None = option(
         None, flags=("--limit", "--problems"), help="Problems of each benchmark, the first ones.", least=1
     )
     max_tokens: int | None = option(None, help="Longest answer in tokens.", least=1)
@@ -267,25 +185,24 @@ class ScaleOptions:
 
     def to_scale(self) -> Scale:
         """Return the scale with these changes; raises `UsageError` for one that has no effect."""
-        scale = SCALES[self.scale].tiny() if self.smoke else SCALES[self.scale]
-        if self.data is not None and scale.is_lab:
-            problem, remedy = "has no effect at scale 'lab', which trains on its own task", ("scale", "small")
-            raise UsageError(problem, field="data", value=self.data, remedy=remedy)
-        if self.rows is not None and not scale.is_lab:
-            problem = f"is for the lab's task, and scale {scale.name!r} trains on other data"
-            raise UsageError(problem, field="rows", value=self.rows, hint=f"--set sample={self.rows}")
-        simple = ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
-        changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
+        scale = SCALES[self.scale]
         if self.data is not None:
-            changes["data"] = _absolute("data", self.data)
+            scale = replace(scale, data=_absolute("data", self.data), rows=None)
+        scale = scale.tiny() if self.smoke else scale
+        simple = ("seeds", "samples", "limit", "engine", "device", "keep_weights")
+        changes = {name: getattr(self, name) for name in simple if getattr(self, name) is not None}
+        defaults = {**scale.defaults, **dict(map(_read_field, self.fields))}
+        if self.rows is not None and scale.is_lab:
+            changes["rows"] = self.rows
+        elif self.rows is not None:
+            defaults["sample"] = self.rows
         if self.benchmarks:
             changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
-        if self.benchmark_data is not None:
-            changes["benchmark_data"] = str(Path(self.benchmark_data).resolve())
+        if self.data_dir is not None:
+            changes["data_dir"] = str(Path(self.data_dir).resolve())
         if self.max_tokens is not None:
             changes["sampling"] = {**scale.sampling, "max_tokens": self.max_tokens}
-        changes["defaults"] = {**scale.defaults, **dict(map(_read_field, self.fields))}
-        return replace(scale, models=self._models(scale), **changes)
+        return replace(scale, models=self._models(scale), defaults=defaults, **changes)
 
     def _models(self, scale: Scale) -> dict[str, ModelAt]:
         """Return the models that are named: of the scale, or elsewhere and trained like the scale's."""
@@ -311,8 +228,6 @@ class ScaleOptions:
 
 def _absolute(field: str, text: str) -> str:
     """Return a path made absolute, since workers may have other folders; a name of the hub as it is."""
-    if not text:
-        raise UsageError("is empty", field=field, hint="name a file, a folder or what the hub has")
     path = Path(text).expanduser()
     if path.exists():
         return str(path.resolve())

@@ -10,29 +10,16 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trimsft.options import unknown_name
 from trimsft.study.cell import BASE, Cell
-from trimsft.study.paper import scores
+from trimsft.study.paper import printed_name, rows
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
-PAPER_NAMES = {
-    "tab:main": "Table 1",
-    "tab:variants": "Table 2",
-    "tab:ablation-fixed-m": "Table 3",
-    "tab:ablation-fixed-tau": "Table 4",
-    "tab:weight-diagnostic": "Table 5",
-    "tab:variants-complete": "Table 6",
-    "tab:gradient-mass": "Table 7",
-    "tab:token-category": "Table 8",
-    "fig:passk_results": "Figure 2",
-    "fig:ablation": "Figure 3",
-    "fig:gap_distribution": "Figure 4",
-}
-"""Names that the paper prints for its tables and figures, by the labels of its source."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +31,7 @@ class Study:
     paper: tuple[str, ...]  # LaTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
     shows: str  # either "scores" (of the benchmarks) or "tokens" (of training rows)
+    write: Callable[[Sequence[Cell], Path], list[Path]] | None = None  # of cells and a folder: a sweep's own files
 
     def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
         """Return all seeds of each run, by default the scale's; a base is evaluated once."""
@@ -73,7 +61,7 @@ def find_studies(names: Sequence[str]) -> list[Study]:
 
 def in_the_paper(study: Study) -> str:
     """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"."""
-    return ", ".join(PAPER_NAMES[label] for label in study.paper)
+    return ", ".join(map(printed_name, study.paper))
 
 
 # ---- which cells
@@ -91,7 +79,7 @@ def _from_paper(*tables: str, more: Sequence[str] = ()) -> Callable[[Scale], Ite
 
     def runs(scale: Scale) -> Iterable[Cell]:
         yield Cell(model=scale.focus_model, objective=BASE)
-        for row in (row for table in tables for row in scores(table)):
+        for row in (row for table in tables for row in rows(table)):
             fields = () if row.setting is None else tuple(row.setting._asdict().items())
             yield Cell(model=scale.focus_model, objective=row.method, fields=fields)
         for objective in more:

@@ -1,44 +1,48 @@
-"""The files of a study: tables beside the paper's, figures, claims, a page; from the run directories alone.
+"""The files of a study: tables beside the paper's, figures, claims; from the run directories alone.
 
 runs/study-lab/tables/
-  claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.txt              ours, as `trimsft study run` prints it
-  main/main.tex              the same tables for booktabs
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
-  main/report.html           the page about its runs of seed 0
 """
 
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.intervals import RESAMPLES
-from trimsft.objectives import OBJECTIVES
-from trimsft.report.run_tables import band_text, row_of
-from trimsft.runs import by_dotted_name
-from trimsft.runs.files import write_whole
-from trimsft.study import paper_tables as paper
+from trimsft.report import figures
+from trimsft.report.figures import Spread, ablation_curves, score_dots, spread_percent
+from trimsft.report.run_tables import confidence_table, row_of
+from trimsft.runs import write_whole
+from trimsft.study import paper, paper_tables
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
-from trimsft.study.figures import score_figures, token_figures
 from trimsft.study.folder import StudyFolder
-from trimsft.study.results import Summaries, labels_of, load_results, summarise
-from trimsft.study.scales import SCALES, Scale
-from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
-from trimsft.tables import Cell as TableCell
-from trimsft.tables import Records, Table, csv_of, escape_markdown, render, to_latex, to_text
+from trimsft.study.results import Summaries, labels_of, load_results, plane, summarise
+from trimsft.study.scales import Scale
+from trimsft.study.studies import SCORES, TOKENS, Study
+from trimsft.tables import Table, csv_of, escape_markdown, render, text_table, to_text
 from trimsft.tokens.statistics import confidence
 from trimsft.tokens.table import TokenTable, read_token_table
 
-MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
 MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
+
+
+@dataclass
+class Content:
+    """Content of the files of a study."""
+
+    tables: list[Table]
+    figures: list[Path]
+    rows: list[dict[str, Any]]  # for programs
+    notes: list[str]
 
 
 def write_study(
@@ -46,76 +50,69 @@ def write_study(
 ) -> list[Path]:
     """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
-    every = belonging([*folder.requested(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    scored = load_results(dict.fromkeys([*every, *(cells if study.shows == SCORES else ())]), out)
-    results = {cell: scored[cell] for cell in cells if cell in scored} if study.shows == SCORES else {}
-    tables = _token_tables(folder, cells if study.shows == TOKENS else ())
-    if not results and not tables:
+    scored = load_results(cells, out) if study.shows == SCORES else {}
+    tables = _token_tables(folder, cells) if study.shows == TOKENS else {}
+    if not scored and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
-    by_model: dict[str, dict[str, TokenTable]] = {}
-    for cell, table in _token_tables(folder, every).items():
-        by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
-    of_every = summarise({cell: scored[cell] for cell in every if cell in scored}, resamples=resamples)
-    judged = judge_claims(of_every, by_model)
-    own = [claim for claim in judged if claim.study == study.name]
-    finished: Collection[Cell] = results if study.shows == SCORES else [c for c in cells if folder.tokens(c).is_file()]
-    missing = [cell.name for cell in cells if cell not in finished]
-    notes = [f"Not finished, and so left out: {_first(missing)}."] if missing else []
-    notes += paper.contradictions(study.paper)
     title = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(scale.samples), study.title)
     title = f"Smoke test, its numbers say nothing: {title}" if scale.smoke else title
-    if results:
-        content = _of_scores(study, scale, title, summarise(results, resamples=resamples), place / "figures")
+    summaries = summarise(scored, resamples=resamples)
+    if study.shows == SCORES:
+        content = _of_scores(study, scale, title, summaries, place / "figures")
+        judged = judge_claims(summaries)
     else:
         content = _of_tokens(study, tables, place / "figures")
-    shown, figures, rows = content.tables, content.figures, content.rows
-    notes = [*content.notes, *notes]
-    record = {"study": study.name, "title": title, "paper": list(study.paper), "scale": scale.name, "rows": rows}
-    record |= {"claims": [asdict(claim) for claim in own], "notes": notes}
-    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in shown)]
-    parts += markdown_images(figures)
-    parts += [f"## The paper's claims\n\n{_listed(own)}"] if own else []
+        judged = judge_claims({}, {cells[0].model: {cell.objective: table for cell, table in tables.items()}})
+    missing = [cell.name for cell in cells if cell not in scored and cell not in tables]
+    content.notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
+    claims = [claim for claim in judged if claim.study == study.name]
+    return write_files(place, study.name, title, content, claims, study.paper, scale=scale.name)
+
+
+def write_files(
+    place: Path,
+    name: str,
+    title: str,
+    content: Content,
+    claims: Sequence[Claim] = (),
+    labels: Sequence[str] = (),
+    **record: Any,
+) -> list[Path]:
+    """Write NAME.md, .txt, .csv and .json; `labels` are those of the paper's tables and figures."""
+    notes = content.notes
+    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in content.tables)]
+    drawn = [path for path in content.figures if path.suffix == ".png"]
+    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
+    parts += ["## The paper's claims\n\n" + "\n".join(map(_line, claims))] if claims else []
     parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-    where = in_the_paper(study)
-    printed = [replace(shown[0], title=f"{shown[0].title} ({where})" if where else shown[0].title)]
-    lines = tuple((TableCell(claim.verdict), TableCell(claim.statement)) for claim in own)
-    printed += [Table("The paper's claims", ("", "claim"), lines, left=(0, 1))] if own else []
-    claims = f"# The paper's claims, held against these results\n\n{_listed(judged) or 'None can be judged yet.'}\n"
-    runs = {cell: folder.run(cell) for cell in cells if cell in results or cell in tables}
+    first = content.tables[0]
+    where = f" ({', '.join(map(paper.printed_name, labels))})" if labels else ""
+    printed = [replace(first, title=f"{first.title}{where}", notes=(*first.notes, *notes))]
+    if claims:
+        lines = [(claim.verdict, claim.statement) for claim in claims]
+        printed.append(replace(text_table(("", "claim"), lines), title="The paper's claims"))
+    record |= {"study": name, "title": title, "paper": list(labels), "rows": content.rows, "notes": notes}
+    record["claims"] = [asdict(claim) for claim in claims]
+    columns = list(dict.fromkeys(column for row in content.rows for column in row))
     return [
-        write_whole(place / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(place / f"{study.name}.txt", "\n".join(map(to_text, printed)).encode()),
-        write_whole(place / f"{study.name}.tex", "\n".join(to_latex(table) for table in shown).encode()),
-        write_flat(place / f"{study.name}.csv", rows),
-        write_json(place / f"{study.name}.json", record),
-        *figures,
-        *_write_pages(place, title, runs),
-        write_whole(out / "tables" / "claims.md", claims.encode()),
-        write_json(out / "tables" / "claims.json", [asdict(claim) for claim in judged]),
+        write_whole(place / f"{name}.md", ("\n\n".join(parts) + "\n").encode()),
+        write_whole(place / f"{name}.txt", "\n".join(map(to_text, printed)).encode()),
+        write_whole(place / f"{name}.csv", csv_of(columns, [[*map(row.get, columns)] for row in content.rows])),
+        write_whole(place / f"{name}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()),
+        *content.figures,
     ]
 
 
-class _Content(NamedTuple):
-    """Tables, figures and notes of a study."""
-
-    tables: list[Table]
-    figures: list[Path]
-    rows: list[dict[str, Any]]  # of the files for programs
-    notes: list[str]
+def _line(claim: Claim) -> str:
+    statement, sentence = (escape_markdown(text) for text in (f"{claim.statement} ({claim.source})", claim.sentence))
+    return f"- **{claim.verdict}**: {statement} {sentence}"
 
 
-def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> _Content:
-    models, methods = list(scale.models), [BASE, *OBJECTIVES]
-
-    def rank(setting: Cell) -> tuple[Any, ...]:
-        """Return the place of a row: models as the scale has them; then as the paper's table goes."""
-        model = models.index(setting.model) if setting.model in models else len(models)
-        method = methods.index(setting.objective) if setting.objective in methods else len(methods)
-        band = setting.band or (-1.0, -1.0)
-        return (model, band, method) if study.name == "half-trims" else (model, method, band)
-
-    summaries = {setting: summaries[setting] for setting in sorted(summaries, key=rank)}
+def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> Content:
+    # as the scale has its models, and the paper's tables their rows
+    order = [run for run in study.runs(scale) if run in summaries]
+    summaries = {setting: summaries[setting] for setting in dict.fromkeys([*order, *summaries])}
     samples = min(summary.samples for summary in summaries.values())
     titles = {"average": title}
     if study.name == "main":
@@ -123,59 +120,38 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         titles |= {f"T={one:g}": f"average at temperature {one:g}" for one in scale.temperatures}
     elif study.name == "passes":
         titles = {f"pass@{samples}": f"pass@{samples}", f"majority@{samples}": f"best-of-{samples} by majority vote"}
-    rows = paper.score_rows(study.name, summaries, list(titles))
-    tables: list[Table | None] = []
-    for metric, heading in titles.items():
-        of_metric = [row for row in rows if row.metric == metric]
-        tables.append(paper.our_table(heading, summaries, of_metric))
-        tables.append(paper.paper_table(summaries, of_metric))
-    figures = score_figures(study.name, summaries, rows, samples, place)
-    notes = [*unanswered_note(summaries), *_differences(scale)]
-    return _Content([table for table in tables if table], figures, [row.as_dict() for row in rows], notes)
+    rows = paper_tables.score_rows(study.name, summaries, list(titles))
+    tables = [
+        paper_tables.our_table(heading, [row for row in rows if row.metric == metric])
+        for metric, heading in titles.items()
+    ]
+    drawn = score_figures(study.name, summaries, samples, place)
+    return Content(tables, drawn, [row.as_dict() for row in rows], unanswered_note(summaries))
 
 
-def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> _Content:
+def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> Content:
     by_objective = {cell.objective: table for cell, table in tables.items()}
     model = next(iter(tables)).model
-    makers = {"weights": paper.weights, "gradient-mass": paper.masses, "categories": paper.categories}
-    if study.name in makers:
-        records = makers[study.name](by_objective[BASE], model)
+    if study.name in paper_tables.OF_TOKENS:
+        table, columns = paper_tables.OF_TOKENS[study.name](by_objective[BASE], model)
     else:
-        band = dict(zip(("margin", "bandwidth"), paper.DEFAULT_BAND, strict=True))
-        rows = [row_of({"run": method_name(name)}, confidence(one, **band)) for name, one in by_objective.items()]
-        notes = [f"Percent of tokens by gap, {band_text(band)}."]
-        notes.append("One training (seed 0) of each method, however many seeds were trained.")
-        digits = {"mean_nll": 3, "mean_entropy": 3}
-        records = Records("confidence", "How well each run knows the tokens", rows, notes, digits)
+        band = dict(zip(("margin", "bandwidth"), paper_tables.DEFAULT_BAND, strict=True))
+        named = {method_name(name): one for name, one in by_objective.items()}
+        columns = [row_of({"run": name}, confidence(one, **band)) for name, one in named.items()]
+        note = "One training (seed 0) of each method, however many seeds were trained."
+        table = replace(confidence_table(named, band), notes=(note,))
     # JSON knows no NaN; of a category without tokens there is nothing to say
     rows = [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
-        for row in records.rows
+        for row in columns
     ]
-    shown = paper.beside_table(records, paper.paper_model(model))
-    return _Content([shown], token_figures(study.name, by_objective, place), rows, [])
+    return Content([table], token_figures(study.name, by_objective, place), rows, [])
 
 
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
     """Return the tables of seed 0 at the default parameters: one for each objective."""
     wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
     return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
-
-
-def _write_pages(place: Path, title: str, runs: Mapping[Cell, Path]) -> list[Path]:
-    """Write a page for each model, with its runs of seed 0, the base first; of many, the first ones."""
-    from trimsft.report.page.build import write_report
-
-    first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: not cell.is_base)
-    files = []
-    for model in dict.fromkeys(cell.model for cell in first):
-        of_model = [cell for cell in first if cell.model == model][:MOST_ON_A_PAGE]
-        name = "report.html" if len({cell.model for cell in first}) == 1 else f"report-{model}.html"
-        seeds = len({cell.seed for cell in runs if cell.model == model})
-        more = f" (seed 0 of {seeds}: intervals over seeds are in {place.name}.md)" if seeds > 1 else ""
-        labelled = {label: runs[cell] for cell, label in labels_of(of_model).items()}
-        files.append(write_report(place / name, labelled, title=f"{title}, {model}{more}"))
-    return files
 
 
 # ---- notes: what a reader of scores must know beside them
@@ -194,41 +170,45 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
 
 
-def _differences(scale: Scale) -> list[str]:
-    """Say what of the scale is not as it comes: elsewhere that is the paper's protocol, or said in the docs."""
-    own, places = SCALES.get(scale.name), ("models", "focus", "seeds", "keep_weights", "smoke", "device")
-    if own is None:
-        return []
-    before, after = (dict(by_dotted_name(one.as_dict())) for one in (own, scale))
-    changed = [
-        f"{name.rpartition('.')[2]} {Path(value).name if str(value).startswith('/') else value}"  # no folders of here
-        for name, value in after.items()
-        if before.get(name) != value and name.partition(".")[0] not in places
-    ]
-    return [f"Differs from the scale {scale.name} as it comes: {', '.join(changed)}."] if changed else []
+# ---- figures
 
 
-# ---- files
+def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    """Draw Figure 2 for `passes`, Figure 3 for `ablation`."""
+    models = list(dict.fromkeys(setting.model for setting in summaries))
+    drawn: dict[str, figures.Drawing] = {}
+    for model in models:
+        end = "" if len(models) == 1 else f"-{model}"
+        if study == "passes":
+            drawn[f"sampling{end}"] = _passes(summaries, model, samples)
+        elif study == "ablation" and (bands := plane(summaries, model)):
+            scores = {s.setting.band: spread_percent(s.interval("average")) for s in bands if s.setting.band}
+            sft = summaries.get(Cell(model=model, objective="sft"))
+            baseline = None if sft is None else 100 * sft.interval("average").value
+            metric = f"average@{samples}, %"
+            drawing = ablation_curves(scores, baseline=baseline, metric=metric)
+            drawn[f"ablation{end}"] = drawing
+    return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
-def _listed(judged: Sequence[Claim]) -> str:
-    return "\n".join(
-        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
-        f"{escape_markdown(claim.sentence)}"
-        for claim in judged
-    )
+def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
+    """Draw Figure 4 for `gaps`, R_eff over the plane for `weights`."""
+    margin, bandwidth = paper_tables.DEFAULT_BAND
+    if study == "gaps":
+        labelled = {method_name(objective): table for objective, table in tables.items()}
+        drawing = figures.gap_distribution(labelled, margin=margin, bandwidth=bandwidth)
+        return drawing.save(folder / "gap_distribution.svg")
+    if study == "weights":
+        drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
+        return drawing.save(folder / "effective_ratio.svg")
+    return []
 
 
-def write_json(path: Path, record: Any) -> Path:
-    return write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
-
-
-def write_flat(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write a CSV of all columns that any row has."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
-
-
-def markdown_images(figures: Sequence[Path]) -> list[str]:
-    drawn = [path for path in figures if path.suffix == ".png"]
-    return [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
+def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
+    metrics: dict[str, dict[str, dict[str, Spread]]] = {}
+    for metric in (f"pass@{samples}", f"majority@{samples}"):
+        for setting, summary in summaries.items():
+            for benchmark in summary.benchmarks if setting.model == model else ():
+                bars = metrics.setdefault(f"{metric}, %", {}).setdefault(benchmark, {})
+                bars[method_name(setting.objective)] = spread_percent(summary.interval(metric, benchmark))
+    return score_dots(metrics)
