@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from trimsft import DFT, SFT, TrimSFT
 from trimsft.head import IGNORED
-from trimsft.head.loss import TrainedRows
 
 from . import oracle
 from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head
@@ -159,26 +158,3 @@ def test_a_second_backward_is_refused(backend) -> None:
     out.loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match=r"already used.*second call"):
         out.loss.backward()
-
-
-@pytest.mark.filterwarnings("ignore:Using backward\\(\\) with create_graph=True:UserWarning")
-def test_reference_can_be_differentiated_twice() -> None:
-    base = make_head(2, 3, 5, bias=True, dtype=torch.float64).leaves()
-
-    def loss(hidden, weight, bias):
-        return call(Head(hidden, weight, base.labels, bias), SFT(), "reference", softcap=5.0, skip_below=0).loss
-
-    inputs = (base.hidden, base.weight, base.bias)
-    assert torch.autograd.gradcheck(loss, inputs)
-    assert torch.autograd.gradgradcheck(loss, inputs)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_labels_may_be_counted_early(backend) -> None:
-    head = make_head().to(device_of(backend))
-    head.labels[3:6] = IGNORED
-    trained = TrainedRows(head.labels, 300)
-    early, late = (call(head, DFT(), backend, **more) for more in ({"trained": trained}, {}))
-    assert torch.equal(early.loss, late.loss) and torch.equal(early.labels, late.labels) and len(early.labels) == 12
-    with pytest.raises(ValueError, match=r"^trained: was made of other labels"):
-        call(head.rows(slice(4)), DFT(), backend, trained=trained)

