@@ -10,7 +10,7 @@ import torch
 
 from trimsft import SFT, TrimSFT, linear_cross_entropy
 from trimsft.errors import WrongArgument
-from trimsft.head import IGNORED, BackendUnavailable
+from trimsft.head import IGNORED
 
 from .oracle import BACKENDS, call, device_of, make_head
 
@@ -29,7 +29,6 @@ def refused(message: str, kind: type[Exception] = ValueError, device: str = "", 
     ("changes", "message"),
     [
         ({"weight": WEIGHT.T}, r"^weight: must be .* of shape \(8, 8\), got .* \(8, 10\)"),
-        ({"labels": LABELS[:, None]}, r"^labels: .* of shape \(4,\), got .* \(4, 1\)"),
         ({"labels": torch.tensor([IGNORED, -7, 1, 99])}, r"2 of 3 .*first -7 at position 1"),
         ({"bias": torch.zeros(9)}, r"^bias: must be float32 of shape \(10,\), got .* of shape \(9,"),
         ({"token_weights": torch.ones(3)}, r"^token_weights: .* of shape \(4,\), got .* \(3,\)"),
@@ -45,17 +44,6 @@ def refused(message: str, kind: type[Exception] = ValueError, device: str = "", 
 )
 def test_wrong_arguments_are_named(changes, message) -> None:
     refused(message, **changes)
-
-
-def test_wrong_backends_and_objectives(monkeypatch) -> None:
-    double = {"hidden": HIDDEN.double(), "weight": WEIGHT.double()}
-    refused("^backend: 'triton' takes no float64; use 'chunked'", BackendUnavailable, backend="triton", **double)
-    monkeypatch.setattr("triton.knobs.runtime.interpret", False)
-    message = "^backend: 'triton' needs CUDA tensors, hidden is on cpu; use 'chunked'"
-    refused(message, BackendUnavailable, backend="triton")
-    monkeypatch.setattr("trimsft.head.loss.has_triton", lambda: False)
-    refused("^backend: 'triton' is not installed", BackendUnavailable, backend="triton")
-    refused(r"^objective: must be an object such as TrimSFT\(\) or a function", TypeError, objective=TrimSFT)
 
 
 WEIGHTS = [
@@ -79,21 +67,13 @@ def test_labels_and_weights_seen_by_a_backend(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    ("value", "dtype", "gradients"),
-    [
-        (0.0, torch.float32, True),
-        (-3.0, torch.float16, True),
-        (math.nan, torch.float32, False),
-        (math.inf, torch.float16, True),
-    ],
-)
-def test_a_normalizer_on_the_device_is_above_0(value, dtype, gradients, backend) -> None:
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_normalizer_on_the_device_is_above_0(value, backend) -> None:
     """As Trainer gives the number of items in a batch."""
-    head = make_head(2, 8, 20, dtype=dtype).to(device_of(backend)).leaves()
+    head = make_head(2, 8, 20).to(device_of(backend)).leaves()
     normalizer = torch.tensor(value, device=device_of(backend))
     message = f"^normalizer: must be a number > 0, got {value!r} with 2 tokens"
-    with torch.set_grad_enabled(gradients), pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         call(head, SFT(), backend, normalizer=normalizer)
     nothing = replace(head, labels=torch.full_like(head.labels, IGNORED))
     assert call(nothing, SFT(), backend, normalizer=normalizer).loss == 0  # of no token it is no matter
@@ -113,8 +93,6 @@ def test_tokens_changed_in_place_are_refused(objective, backend) -> None:
     head = make_head(4).to(device_of(backend)).leaves()
     with pytest.raises(WrongArgument, match=rf"objective .*{objective.__name__}.* changed its tokens in place"):
         call(head, objective, backend)
-    with torch.inference_mode():  # where torch keeps no count
-        call(make_head(4).to(device_of(backend)), objective, backend)
 
 
 def broken(tokens):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from benchmarks.measuring import synthetic_head
 from trimsft import TrimSFT, TrimSFTEasy, make_objective
 from trimsft.head import IGNORED
-from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep, skip_below_of
-from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
+from trimsft.head.problem import SKIPPED_MASS, rows_to_keep
+from trimsft.objectives import PAPER_OBJECTIVES
 
 from . import oracle
 from .oracle import BACKENDS, FUSED, Answer, Head, call, device_of, distance, exact, fused, logit_rounding, make_head
@@ -32,12 +32,6 @@ def assert_within_bound(got: Answer, expected: Answer) -> None:
     for part in ("hidden", "weight") if expected.bias is None else ("hidden", "weight", "bias"):
         assert distance(getattr(got, part), getattr(expected, part)) < BOUND
     assert distance(got.loss, expected.loss) <= expected.rounding  # the loss counts every row
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_only_what_trims_skips_by_default(name) -> None:
-    assert skip_below_of(make_objective(name)) == (DEFAULT_SKIP_BELOW if name == "trim" else 0)
-    assert skip_below_of(lambda tokens: tokens.prob) == 0
 
 
 def updates_of(head: Head, rounded: bool = False, **options) -> list[torch.Tensor]:
@@ -127,11 +121,10 @@ def test_kept_rows_may_stand_anywhere(objective, order, backend) -> None:
 
 
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)
-light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).map(torch.tensor)
 thresholds = st.floats(0, 2)
 
 
-@given(masses | light_masses, thresholds, thresholds)
+@given(masses, thresholds, thresholds)
 def test_the_rule_skips_little_mass(mass, one, other) -> None:
     low, high = (rows_to_keep(mass, skip_below) for skip_below in sorted((one, other)))
     assert high.dtype == torch.bool and high.shape == mass.shape
