@@ -11,7 +11,7 @@ from tests.tokens.tiny import make_table
 from trimsft.report import figures
 from trimsft.report.run_tables import write_analysis
 from trimsft.report.runs import read_runs
-from trimsft.tokens.table import SCHEMA, read_token_table, write_table
+from trimsft.tokens.table import read_token_table
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
@@ -43,19 +43,3 @@ def test_tables_and_figures(tmp_path: Path) -> None:
     assert float(row["median gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
     drawn = read(tmp_path / "out/figures/sampling.csv")
     assert [row["value"] for row in drawn if row["metric"] == "average@8, %"] == ["54.1667"] * 3
-
-
-def test_what_is_missing_is_left_out(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "one.parquet", TEXTS)
-    other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
-    for name in ("amc", "lab-hard", "zzz", "aaa"):
-        make_eval(tmp_path / "scored", name, [3])
-    write_table(tmp_path / "empty.parquet", SCHEMA.empty_table(), {})
-    runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
-    runs["Empty"] = tmp_path / "empty.parquet"
-    write_analysis(tmp_path / "out", read_runs(runs), parameters={"margin": 3.0})
-    for name in ("confidence", "objectives", "categories_by_run"):
-        text = (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
-        assert "margin 3 " in text and "not to be compared with it: Other\\|data." in text
-    drawn = [row["benchmark"] for row in read(tmp_path / "out/figures/sampling.csv") if row["metric"] == "pass@8, %"]
-    assert drawn == ["amc", "lab-hard", "aaa", "zzz"]  # from easy to hard
