@@ -173,13 +173,13 @@ ELEMENTWISE = [
         (DEFT(), {"p": [0.5, 0.25], "gradient_norm": [0.5**0.5, 0.75**0.5]}, [0.5**0.5, 0.25**0.25]),
         # 2 bits: s = 2, x = 3, K = 1/4, and p s = 1/16; p = 1: s = x = K = 1
         (RankTuner(), {"p": [1 / 32, 1.0], "entropy": [math.log(4), 0.0], "rank": [3, 1]}, [1 / 16, 1.0]),
-        # the first choice has 1/2 where p is 1/4: s = 3/2, x = 3, K = 1/4; and never less than 1e-6 below the power
+        # the first choice has 1/2 where p is 1/4: s = 3/2, x = 3, K = 1/4; at least 1e-6 below the power
         (
             RankTuner(),
             {"p": [0.25, 1e-9], "gap": [-math.log(2)] * 2, "entropy": [1.0] * 2, "rank": [3, 3]},
             [0.25 * 0.375**-0.25, 1e-9 * 1e-6**-0.25],
         ),
-        # H = nll: DFT; nll - H = ln 2: p^2, and with a temperature of 2 p^sqrt(2); never above p^2 nor below p^0.1
+        # H = nll: DFT; nll - H = ln 2: p^2, with a temperature of 2 p^sqrt(2); from p^0.1 to p^2
         (
             IDFT(),
             {"p": [0.25, 0.25, 0.25, 0.5], "entropy": [math.log(4), math.log(2), 0.0, 9.0]},
@@ -191,7 +191,7 @@ ELEMENTWISE = [
 )
 def test_values_of_the_family(objective, tokens, expected) -> None:
     weights = objective.weights(tokens_with(**tokens))
-    # a logarithm and an exponential of float32; InfoSFT's differences of logarithms cancel near weight 0
+    # a logarithm and an exponential of float32; InfoSFT's differences cancel near weight 0
     torch.testing.assert_close(weights, torch.tensor(expected), rtol=32 * EPS, atol=8 * EPS)
 
 
@@ -243,7 +243,7 @@ def test_gradients_of_the_published_losses(objective, backend) -> None:
     losses = published(objective, exact.hidden @ exact.weight.T, exact.labels)
     losses.sum().backward()
     for mine, theirs in ((leaves.hidden.grad, exact.hidden.grad), (leaves.weight.grad, exact.weight.grad)):
-        # a sum of 24 float32 products, its weights from logits of about 10: 10 * eps in the logarithm
+        # a sum of 24 float32 products, weights from logits of about 10: 10 * eps in the logarithm
         error = (mine.double().cpu() - theirs).norm() / theirs.norm()
         assert error < 100 * EPS
 

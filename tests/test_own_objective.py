@@ -54,7 +54,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 def test_classes_and_objects_are_objectives(module) -> None:
     name, path = module(), list(sys.path)
-    assert make_objective(f"{name}:Scaled").margin == 3 and make_objective(f"{name}:Scaled", margin=1.0).margin == 1
+    assert make_objective(f"{name}:Scaled").margin == 3
+    assert make_objective(f"{name}:Scaled", margin=1.0).margin == 1
     assert make_objective(f"{name}:thing") == DFT()
     assert sys.path == path
 
@@ -85,7 +86,7 @@ def test_installed_packages_offer_objectives(module, tmp_path, monkeypatch) -> N
     monkeypatch.syspath_prepend(tmp_path / "site")
     assert make_objective("my-other") == DFT()
     assert make_settings({"model": "m", "data": "d", "objective": "my-one"}).args.objective == "my-one"
-    with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing; name"):
+    with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing"):
         make_objective("shared")
 
 

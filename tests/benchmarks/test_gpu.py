@@ -11,6 +11,7 @@ from benchmarks.gpu import Part, main
 WRITES = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('1'); print('said')"
 COPIES = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
 PEER = "TRL SFT, Liger"
+Slower = dict[tuple[str, str], float]
 SPEEDS = {  # thousand tokens a second of 8 rows: the peer, ours
     "padding": {PEER: 33.6, "TrimSFT, Liger": 41.5, "AutoTrim, Liger": 38.9},
     "packing": {PEER: 19.5, "TrimSFT, Liger": 47.8, "AutoTrim, Liger": 45.5},
@@ -24,13 +25,15 @@ def part(name: str, code: str, *words: str, seconds: int = 60) -> Part:
 def test_a_part_is_done_once(tmp_path) -> None:
     parts = [part("one", WRITES, "{out}"), part("long", WRITES, "{out}", seconds=90)]
     assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
-    assert (tmp_path / "one.json").read_text() == "1" and (tmp_path / "one.log").read_text() == "said\n"
+    assert (tmp_path / "one.json").read_text() == "1"
+    assert (tmp_path / "one.log").read_text() == "said\n"
     (tmp_path / "one.json").write_text("as it was")
     assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
-    assert (tmp_path / "one.json").read_text() == "as it was" and not (tmp_path / "long.json").exists()
+    assert (tmp_path / "one.json").read_text() == "as it was"
+    assert not (tmp_path / "long.json").exists()
 
 
-def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[str, Any]:
+def report(slower: Slower, machine: float = 1.0) -> dict[str, Any]:
     """Return results of steps, some slower by a share, all of them on another machine."""
     return {
         "results": [
@@ -44,10 +47,8 @@ def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[s
     }  # fmt: skip
 
 
-def run_check(
-    folder: Path, first: dict[tuple[str, str], float], second: dict[tuple[str, str], float] | None = None
-) -> int:
-    """Check a run that was slower so, and then so when it is measured again, on a machine half as fast."""
+def run_check(folder: Path, first: Slower, second: Slower | None = None) -> int:
+    """Check a run that was slower so, and so when measured again, on a machine half as fast."""
     (folder / "kept").mkdir()
     (folder / "kept" / "steps.json").write_text(json.dumps(report({})))
     for name, slower in (("first", first), ("second", first if second is None else second)):

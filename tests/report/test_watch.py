@@ -1,4 +1,4 @@
-"""`trimsft watch`: a training from nothing to its end, one that was killed, and several in a folder."""
+"""`trimsft watch`: a training from nothing to its end, and one that was killed."""
 
 import json
 import os

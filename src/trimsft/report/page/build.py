@@ -38,8 +38,7 @@ def write_report(
     """Write the page; return its path.
 
     Args:
-        runs: label -> run directory, or file of a token table, the base first; or what `read_runs` made of these. What
-            a directory lacks is left out.
+        runs: label -> run directory, or file of a token table, the base first; or these as `read_runs` returns them.
         settings: what was run, for the reader; margin, bandwidth and gamma among them are those of the weights.
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
         sweep: the table of a sweep and the sentences on it, which are shown first.
