@@ -8,8 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tests.evaluate.graded import same, samples_of, score
 from tests.report.page.browser import Browser, wait
 from trimsft.evaluate.metrics import cluster
@@ -168,10 +166,6 @@ def report_of(folder: Path, runs: dict[str, Path], title: str = "A title", **mor
 
 def page_of(folder: Path, runs: dict[str, Path], **more: Any) -> Page:
     return Page(report_of(folder, runs, **more))
-
-
-def unpack(packed: str) -> np.ndarray:
-    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
 def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
