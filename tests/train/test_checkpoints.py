@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import peft
 import pytest
@@ -16,7 +17,7 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import Trainer
 
-from tests.train.tiny import PAIRS, make_model, make_trainer
+from tests.train.tiny import PAIRS, Evil, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
 from trimsft.train.checkpoints import (
     COMPLETE,
@@ -82,6 +83,26 @@ def test_rotation_keeps_the_newest_and_the_best(trainer, tmp_path) -> None:
     trainer.args.save_total_limit = 1
     save(trainer, 13)
     assert names(tmp_path) == ["checkpoint-10", "checkpoint-13"]
+
+
+@pytest.mark.parametrize(("limit", "left"), [(2, ["checkpoint-2", "checkpoint-4"]), (1, ["checkpoint-4"])])
+def test_rotation_removes_torn_checkpoints_first(trainer, tmp_path, limit, left) -> None:
+    """Whatever the times of files say, which a copy or another machine's clock may have made."""
+    save(trainer, 2)
+    torn = save(trainer, 8)
+    os.truncate(torn / "optimizer.pt", 1000)
+    os.utime(torn, (4e9, 4e9))
+    trainer.args.save_total_limit = limit
+    save(trainer, 4)  # continued from 2
+    assert names(tmp_path) == left and latest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+
+
+def test_nothing_is_saved_through_a_link(trainer, tmp_path) -> None:
+    (tmp_path / "elsewhere" / "checkpoint-1").mkdir(parents=True)
+    (tmp_path / STAGING).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=f"{STAGING}: is a link, which is not written through"):
+        save(trainer, 2)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["checkpoint-1"]
 
 
 def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(trainer, tmp_path) -> None:
@@ -154,6 +175,14 @@ def test_a_checkpoint_without_its_state_is_not_continued(trainer, name, other) -
     (saved / name).rename(saved / other)
     (saved / COMPLETE).unlink()
     with pytest.raises(RunError, match=f"checkpoint-1' lacks {name}, of a training like this one .*; choose another"):
+        trainer.train(resume_from_checkpoint=str(saved))
+
+
+def test_a_checkpoint_of_one_process_is_not_continued_by_fsdp(trainer, monkeypatch) -> None:
+    saved = save(trainer, 1)
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    monkeypatch.setattr(trainer.accelerator.state, "fsdp_plugin", Mock(), raising=False)
+    with pytest.raises(RunError, match=r"checkpoint-1' lacks optimizer.bin, of a training like this one"):
         trainer.train(resume_from_checkpoint=str(saved))
 
 
@@ -231,16 +260,6 @@ def test_resuming_loads_every_weight(tmp_path, kind) -> None:
     assert all(one is other for one, other in zip(held, second.model.parameters(), strict=True))
     for name, weight in first.model.named_parameters():
         assert not weight.requires_grad or torch.equal(second.model.get_parameter(name), weight), name
-
-
-class Evil:
-    """Unpickled, it makes the folder `mark`."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.makedirs, (str(self._mark), 0o777, True)
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])

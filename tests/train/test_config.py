@@ -16,6 +16,7 @@ from tests.train.tiny_run import as_words, make_fields, make_model
 from trimsft import cli
 from trimsft.errors import RunError, UsageError, exit_code
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, make_settings, parse, train, train_model
+from trimsft.train.trainer import as_config
 
 
 def config(**settings: Any) -> TrimSFTConfig:
@@ -60,7 +61,7 @@ def test_everything_of_sftconfig_has_the_same_default() -> None:
 def test_precision_goes_by_the_device_and_before_a_file_of_accelerate(monkeypatch) -> None:
     for has_half in (False, True):
         monkeypatch.setattr("trimsft.train.config.has_half_precision", lambda has_half=has_half: has_half)
-        chosen, given = TrimSFTConfig("out", use_cpu=True), TrimSFTConfig("out", use_cpu=True, bf16=True)
+        chosen, given = as_config("some/model", None), TrimSFTConfig("out", use_cpu=True, bf16=True)
         assert (chosen.bf16, given.bf16) == (has_half, True)
     for launched, precision in (("bf16", "no"), ("fp8", "fp8")):
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
@@ -178,12 +179,6 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
     assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
     with pytest.raises(UsageError, match="model: is the same as model_name_or_path, which is given, too; remove one"):
         make_settings({"model": "m", "model_name_or_path": "n"})
-
-
-def test_low_memory_without_a_value_is_true() -> None:
-    words = ["--model", "m", "--data", "d.jsonl", "--out", "run"]
-    given = ([], ["--low_memory"], ["--low_memory", "true"], ["--low_memory", "false"])
-    assert [parse([*words, *more]).args.low_memory for more in given] == [None, True, True, False]
 
 
 def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:

@@ -169,6 +169,7 @@ def test_fsdp2_resumes_bit_for_bit(two) -> None:
     saved = {path.name for path in (again.folder / "train" / f"checkpoint-{STEPS}").iterdir()}
     assert {"optimizer.bin", "pytorch_model_fsdp.bin"} <= saved
     assert [log["step"] for log in again.logs] == list(range(1, STEPS + 1))
+    assert not (again.folder / "mark").exists()
     assert len(again.kept[0]) == STEPS // 2  # only the second half was trained again
     for name, weight in again.weights.items():
         assert torch.equal(weight, whole.weights[name]), name

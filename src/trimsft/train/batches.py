@@ -1,7 +1,5 @@
 """From the rows of a user to the batches of a model: forms of rows, token weights, packed texts, masks.
 
-    TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
-
 A causal model needs no mask against padding on the right, and on an H200 attention takes three times as long with one
 (docs/performance.md): on CUDA it is left out.
 

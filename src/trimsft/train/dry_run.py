@@ -1,8 +1,5 @@
 """`trimsft train --dry-run`: one measured step on the longest rows, on the device that is here.
 With `--gpus 2xA6000`: the arithmetic of `trimsft.plan` on the settings, for GPUs that need not be here.
-
-measure_step(settings)["seconds"]
-plan_run(settings, "2xA6000")["gib"]
 """
 
 import copy
