@@ -32,14 +32,13 @@ from tests.train.tiny import (
     make_model,
     make_ours,
     make_trainer,
-    record_batches,
 )
 from trimsft import TrimSFT
 from trimsft.data.encode import encode
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.train import TrimSFTTrainer, batches, patch
-from trimsft.train.batches import PackedRows, is_causal, looks_left, with_mask_if_needed
+from trimsft.train.batches import is_causal, looks_left, with_mask_if_needed
 
 # rows of other forms ------------------------------------------------------------------------------------------
 
@@ -112,17 +111,6 @@ PACKED: dict[str, dict[str, Any]] = {
 # rows; that losses and gradients are TRL's is tested with those of all data -----------------------------------------
 
 
-def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
-    trainer = make_ours(tmp_path, TEXTS, packing=True, max_length=40, per_device_train_batch_size=3)
-    batches = record_batches(trainer)
-    trainer.train()
-    assert isinstance(trainer.data_collator, PackedRows)
-    shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
-    assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
-    assert all("attention_mask" not in batch for batch, _ in batches)  # but positions
-    assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
-
-
 # each text as if it were alone --------------------------------------------------------------------------------------
 
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
@@ -180,14 +168,6 @@ def test_trying_changes_nothing_of_a_training(tmp_path) -> None:
         trainers.append(trainer)
     for got, expected in zip(trainers[0].grads, trainers[1].grads, strict=True):
         assert all(torch.equal(got[name], expected[name]) for name in expected)
-
-
-@pytest.mark.parametrize("field", PACKED)
-def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(field, tmp_path) -> None:
-    """It stands before the first text of a row alone."""
-    prompt = peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    with pytest.raises(UsageError, match=f"^{field}: LlamaForCausalLM would not tell the texts of a row apart"):
-        make_ours(tmp_path, TEXTS, {"peft_config": prompt}, **PACKED[field]).train()
 
 
 # batches without a mask -------------------------------------------------------------------------------------------

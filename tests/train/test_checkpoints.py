@@ -26,7 +26,6 @@ from trimsft.train.checkpoints import (
     clear_staging,
     latest_checkpoint,
     mark_complete,
-    opened_as_data,
 )
 
 
@@ -184,15 +183,6 @@ def test_a_checkpoint_of_one_process_is_not_continued_by_fsdp(trainer, monkeypat
     monkeypatch.setattr(trainer.accelerator.state, "fsdp_plugin", Mock(), raising=False)
     with pytest.raises(RunError, match=r"checkpoint-1' lacks optimizer.bin, of a training like this one"):
         trainer.train(resume_from_checkpoint=str(saved))
-
-
-def test_a_checkpoint_opens_where_the_user_lets_others_open(trainer, monkeypatch) -> None:
-    """torch refuses to open anything where both of its variables are set."""
-    saved = save(trainer, 1)
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with opened_as_data(saved):
-        torch.load(saved / "optimizer.pt")
-    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1" and "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
 # the best -----------------------------------------------------------------------------------------------------------

@@ -143,28 +143,6 @@ def test_all_ranks_end_after_the_same_step(words, run, tmp_path) -> None:
     assert sorted(path.name for path in run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
 
 
-def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatch) -> None:
-    """Reading data, loading the model, or searching a checkpoint."""
-
-    def told_at(moment: str) -> str:
-        monkeypatch.setattr(moment, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Interrupted) as stopped:
-            train_model(**fields, output_dir=run.path)
-        monkeypatch.undo()
-        return str(stopped.value)
-
-    nothing = "terminated; nothing is saved yet; rerun the command to start again"
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.trainer.load_base"):
-        assert told_at(moment) == nothing and not run.path.exists()
-    stopped_at_three = signalled(
-        ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3
-    )
-    assert stopped_at_three.wait().code == 143
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.clear_staging"):
-        there = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
-        assert told_at(moment) == f"terminated; {there}"
-
-
 def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monkeypatch, capfd) -> None:
     publish = run_module._publish
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.train.tiny_run import as_words, make_fields, make_model
 from trimsft import cli
 from trimsft.errors import RunError, UsageError, exit_code
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer, make_settings, parse, train, train_model
+from trimsft.train import TrimSFTConfig, make_settings, parse, train
 from trimsft.train.trainer import as_config
 
 
@@ -158,18 +158,6 @@ def test_models_that_cannot_be_trained_are_refused(fields, tmp_path) -> None:
     assert_refused(["--model", str(other)], "BertForMaskedLM is no causal language model", fields, tmp_path)
 
 
-def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise FloatingPointError("step 1: the loss is nan")
-
-    monkeypatch.setattr(TrimSFTTrainer, "training_step", fail)
-    with pytest.raises(FloatingPointError):
-        train_model(**{**fields, "learning_rate": 1.0}, output_dir=tmp_path / "run")
-    monkeypatch.undo()
-    assert everything(tmp_path) == {}
-    assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "run").steps == 1
-
-
 def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
     short = parse(["--model", "m", "--data=d.jsonl", "--out", "run"])
     long = parse(["--model_name_or_path", "m", "--dataset_name", "d.jsonl", "--output_dir", "run"])
@@ -179,8 +167,3 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
     assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
     with pytest.raises(UsageError, match="model: is the same as model_name_or_path, which is given, too; remove one"):
         make_settings({"model": "m", "model_name_or_path": "n"})
-
-
-def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:
-    with pytest.raises(UsageError, match=r"objective: must be a name, .*; TrimSFTTrainer\(\.\.\., objective="):
-        make_settings({"model": "m", "data": "d", "objective": abs})

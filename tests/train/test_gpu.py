@@ -66,15 +66,6 @@ def test_sft_is_trl_sft(tmp_path, settings) -> None:
         assert_same_gradients(got, expected, 2e-4)
 
 
-@pytest.mark.parametrize("objective", ["sft", "dft", "trim"])
-def test_bfloat16_stays_near_float32(tmp_path, objective) -> None:
-    single, half = (
-        train(TrimSFTTrainer, make_model(), tmp_path / str(on), objective=objective, bf16=on) for on in (False, True)
-    )
-    assert logged(half, "loss") == pytest.approx(logged(single, "loss"), rel=0.05)
-    assert logged(single, "peak_memory_gib")[0] > 0 and logged(half, "peak_memory_gib")[0] > 0
-
-
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulation) -> None:
     """Micro-batches of one length: gradients outlast the graph in whose memory they were made."""

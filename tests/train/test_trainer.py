@@ -7,7 +7,6 @@ from typing import Any
 import peft
 import pytest
 import torch
-import yaml
 from datasets import Dataset
 from torch import Tensor
 from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments
@@ -33,7 +32,7 @@ from tests.train.tiny import (
     unpatched,
 )
 from trimsft import DFT, TokenStats, TrimSFT
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import UsageError
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 from trimsft.train.trainer import load_base
 
@@ -237,21 +236,6 @@ def test_a_model_that_has_left_the_band_is_not_the_best(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "chosen"),
-    [
-        ({}, (None, None)),
-        (BEST, ("eval_nll", False)),
-        ({"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "steps"}, ("eval_nll", False)),
-        (BEST | {"objective": "sft"}, ("loss", False)),
-        (BEST | {"metric_for_best_model": "nll", "greater_is_better": True}, ("nll", True)),
-    ],
-)
-def test_what_the_best_is_chosen_by(settings, chosen, tmp_path) -> None:
-    config = make_config(TrimSFTConfig, tmp_path, **settings)
-    assert (config.metric_for_best_model, config.greater_is_better) == chosen
-
-
-@pytest.mark.parametrize(
     ("kind", "changes", "max_length", "eos"),
     [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
 )
@@ -288,16 +272,6 @@ def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
     assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
 
 
-def test_data_without_rows_is_refused(tmp_path) -> None:
-    none = Dataset.from_list(PAIRS).select([])
-    with pytest.raises(DataError, match="train_dataset: has no rows"):
-        make_ours(tmp_path, none)
-    with pytest.raises(DataError, match="eval_dataset: has no rows"):
-        make_ours(tmp_path, options={"eval_dataset": none})
-    with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
-        make_ours(tmp_path, max_length=4)
-
-
 @pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
 def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
     trainer = make_ours(tmp_path)
@@ -310,27 +284,6 @@ def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
     trainer.model.register_forward_pre_hook(spoil)
     with pytest.raises(FloatingPointError, match=r"step 2, rank 0: non-finite logits at \d+ of \d+"):
         trainer.train()
-
-
-def test_a_card_names_model_data_settings_and_figures(tmp_path) -> None:
-    model = make_model()
-    model.config._name_or_path = "some/base"
-    options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    settings = {"margin": 0.25, "bandwidth": 2.0, "learning_rate": 0.0123, "eval_strategy": "steps", "eval_steps": 1}
-    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, PAIRS, options, **settings)
-    trainer.train()
-    trainer.create_model_card(model_name="mine", dataset_name="some/data", tags=["maths", "trl"])
-    _, header, text = (tmp_path / "README.md").read_text().split("---\n", 2)
-    header = yaml.safe_load(header)
-    assert header["base_model"] == "some/base" and header["datasets"] == ["some/data"]
-    assert header["tags"] == ["maths", "sft", "trimsft", "trl"] and header["library_name"] == "transformers"
-    (first, last), evaluated = logged(trainer, "nll"), logged(trainer, "eval_loss")
-    for part in (
-        "# mine\n", "Fine-tuned from `some/base`", "`TrimSFT(margin=0.25, bandwidth=2.0)`", "Data: `some/data`.",
-        "learning_rate 0.0123", f"| nll | {first:.4g} | {last:.4g} |", f"{evaluated[-1]:.4g} |",
-        f"train: {trainer.length_reports['train']}",
-    ):  # fmt: skip
-        assert part in text
 
 
 # the model that a training begins with ---------------------------------------------------------------------------
