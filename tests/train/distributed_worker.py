@@ -107,8 +107,6 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
     if case.fsdp:
         usual |= {"fsdp": True, "fsdp_config": {"version": 2}}
     settings = usual | dict(case.settings)
-    if "objective_parameters" in settings:
-        settings["objective_parameters"] = dict(settings["objective_parameters"])
     return TrimSFTConfig(output_dir=str(folder / "train"), **settings)
 
 

@@ -185,8 +185,6 @@ def test_a_checkpoint_of_one_process_is_not_continued_by_fsdp(trainer, monkeypat
         trainer.train(resume_from_checkpoint=str(saved))
 
 
-# the best -----------------------------------------------------------------------------------------------------------
-
 BEST = {
     "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
     "load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "learning_rate": 0.5,
@@ -194,39 +192,29 @@ BEST = {
 }  # fmt: skip
 
 
-def make_choosing(folder: Path, kind: str = "llama", **settings: Any) -> AtomicCheckpoints:
+def make_choosing(folder: Path, **settings: Any) -> AtomicCheckpoints:
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    return make_trainer(AtomicCheckpoints, make_model(kind), folder, PAIRS, options, **BEST | settings)
-
-
-def assert_best(trainer: Any, best: Path) -> None:
-    assert trainer.state.best_model_checkpoint == str(best)
-    saved = type(trainer.model).from_pretrained(best).state_dict()
-    assert all(torch.equal(weight, saved[name]) for name, weight in trainer.model.state_dict().items())
-
-
-@pytest.mark.parametrize("kind", ["llama", "mixtral"])
-def test_the_best_model_is_loaded_at_the_end(tmp_path, kind) -> None:
-    trainer = make_choosing(tmp_path, kind, save_total_limit=1)
-    trainer.train()
-    assert trainer.state.best_global_step < 3
-    assert_best(trainer, tmp_path / f"checkpoint-{trainer.state.best_global_step}")
+    return make_trainer(AtomicCheckpoints, make_model(), folder, PAIRS, options, **BEST | settings)
 
 
 def test_the_best_model_is_found_after_the_run_was_moved(tmp_path) -> None:
-    make_choosing(tmp_path / "old", learning_rate=0.0).train()  # the first is the best
+    first = make_choosing(tmp_path / "old")
+    first.train()
+    name = f"checkpoint-{first.state.best_global_step}"
+    assert name != "checkpoint-3"
     (tmp_path / "old").rename(tmp_path / "new")
     shutil.rmtree(tmp_path / "new" / "checkpoint-3")
-    trainer = make_choosing(tmp_path / "new")
+    trainer, best = make_choosing(tmp_path / "new"), tmp_path / "new" / name
     trainer.train(resume_from_checkpoint=True)
-    best = tmp_path / "new" / "checkpoint-1"
-    assert_best(trainer, best)
+    assert trainer.state.best_model_checkpoint == str(best)
+    saved = load_file(best / "model.safetensors")
+    assert all(torch.equal(trainer.model.get_parameter(name), weight) for name, weight in saved.items())
     shutil.rmtree(best)
-    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-1' cannot be loaded: it is missing; turn it off"):
+    with pytest.raises(
+        RunError, match=r"best checkpoint .*checkpoint-\d' cannot be loaded: it is missing"
+    ):
         make_choosing(tmp_path / "new", max_steps=4).train(resume_from_checkpoint=True)
 
-
-# what is loaded -----------------------------------------------------------------------------------------------------
 
 ADAPTERS: dict[str, Any] = {
     "lora": lambda: peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["lm_head"]),

@@ -1,9 +1,7 @@
 """Settings: SFTConfig with an objective, from YAML, words and Python; bad ones leave no trace."""
 
 import dataclasses
-import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +48,8 @@ def test_a_global_batch_is_cut_into_equal_micro_batches(rows, limit, size, steps
 
 def test_everything_of_sftconfig_has_the_same_default() -> None:
     ours, theirs = config().to_dict(), SFTConfig("out", use_cpu=True, bf16=False, report_to=[]).to_dict()
-    different = {name for name in theirs if ours[name] != theirs[name]}
-    assert different <= {
-        "logging_dir",
-        "logging_first_step",
-        "dataloader_pin_memory",
-    }  # without a GPU there is nothing to pin memory for
+    own = {"logging_dir", "logging_first_step", "dataloader_pin_memory"}  # without a GPU there is nothing to pin it for
+    assert {name for name in theirs if ours[name] != theirs[name]} <= own
 
 
 def test_precision_goes_by_the_device_and_before_a_file_of_accelerate(monkeypatch) -> None:
@@ -66,9 +60,6 @@ def test_precision_goes_by_the_device_and_before_a_file_of_accelerate(monkeypatc
     for launched, precision in (("bf16", "no"), ("fp8", "fp8")):
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
         assert config().mixed_precision == os.environ["ACCELERATE_MIXED_PRECISION"] == precision
-
-
-# words, recipes and calls -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -83,32 +74,19 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 
 REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
-    ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
     ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; --model, --data or --config go before a name"),
     ("--push_to_hub true", "push_to_hub: has no effect; remove it, and upload the finished model: hf upload NAME"),
     ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
-    ("--bandwidth 0", "bandwidth: must be a finite number > 0, got 0.0"),
-    ("--learning_rate -1", "Invalid learning rate: -1.0"),
     ("--config ./nowhere.yaml", "config: no such file, and no recipe of that name, got './nowhere.yaml'"),
-    ("--config", "argument --config: expected one argument"),
     ("--model_name_or_path ./nowhere", "model: no such folder: './nowhere'"),
-    ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
     ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
     ("--completion_only_loss false", "completion_only_loss: false has no effect"),
     ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
-    ("--chat_template_path some.jinja", "No such file or directory: 'some.jinja'"),
-    # found out when the scheduler, the optimizer or the model is made
-    ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),
-    ('--model_init_kwargs {"nonsense":1}', "nonsense"),
+    ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),  # found out when the scheduler is made
 ]
 FILES = [
-    ("--config", "list.yaml", "- margin\n", "must hold fields and values"),
     ("--config", "unknown.yaml", "objectiv: trim\n", "objectiv: no such field in"),
-    ("--config", "value.yaml", "margin: high\n", "--margin: invalid float value: 'high'"),
-    ("--config", "torn.yaml", "margin: [1\nobjective: {", "torn.yaml"),
-    ("--config", "env.yaml", "env: [1]\n", "its env names and values"),
     ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
-    ("--model_name_or_path", "weightless/x", "", "weightless"),
     ("--output_dir", "run", "precious", "cannot be used as a run directory"),
 ]
 
@@ -129,12 +107,7 @@ def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
 @pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
 def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
     path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    if field == "--model_name_or_path":
-        path = path.parent
-        for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            shutil.copy(Path(fields["model_name_or_path"], part), path)
     assert_refused([field, str(path)], says, fields, tmp_path)
 
 
@@ -151,9 +124,6 @@ def test_data_has_to_be_named() -> None:
 
 def test_models_that_cannot_be_trained_are_refused(fields, tmp_path) -> None:
     other = make_model(tmp_path / "other")
-    config = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps({**config, "architectures": ["NobodysForCausalLM"]}))
-    assert_refused(["--model", str(other)], "has no attribute", fields, tmp_path)
     BertForMaskedLM(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(other)
     assert_refused(["--model", str(other)], "BertForMaskedLM is no causal language model", fields, tmp_path)
 
@@ -165,5 +135,3 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("model: m\ndata: d.jsonl\n")
     assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
-    with pytest.raises(UsageError, match="model: is the same as model_name_or_path, which is given, too; remove one"):
-        make_settings({"model": "m", "model_name_or_path": "n"})

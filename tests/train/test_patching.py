@@ -179,7 +179,6 @@ class Never(LlamaForCausalLM):
     ("kind", "says"),
     [
         (Louder, "{} changes its logits in a way trimsft does not know"),
-        (Twice, "{} called its output embedding 2 times"),
         (Never, "{} called its output embedding 0 times"),
     ],
 )
