@@ -187,12 +187,6 @@ def with_prefix() -> Any:
     return peft.get_peft_model(make_model(), peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
 
 
-def eager() -> Any:
-    model = make_model()
-    model.set_attn_implementation("eager")
-    return model
-
-
 @pytest.mark.parametrize(
     "trainer",
     [
@@ -200,9 +194,8 @@ def eager() -> Any:
         lambda: OnCuda(make_model("mixtral"), aux_loss=True),
         lambda: OnCuda(make_model(), context_parallel=True),
         lambda: OnCuda(with_prefix()),
-        lambda: OnCuda(eager()),
     ],
-    ids=["another collator", "loss of a router", "context parallel", "prefix", "eager"],
+    ids=["another collator", "loss of a router", "context parallel", "prefix"],
 )
 def test_a_mask_that_may_matter_stays(trainer) -> None:
     batch = make_batch()

@@ -210,9 +210,7 @@ def test_the_best_model_is_found_after_the_run_was_moved(tmp_path) -> None:
     saved = load_file(best / "model.safetensors")
     assert all(torch.equal(trainer.model.get_parameter(name), weight) for name, weight in saved.items())
     shutil.rmtree(best)
-    with pytest.raises(
-        RunError, match=r"best checkpoint .*checkpoint-\d' cannot be loaded: it is missing"
-    ):
+    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-\d' cannot be loaded: it is missing"):
         make_choosing(tmp_path / "new", max_steps=4).train(resume_from_checkpoint=True)
 
 

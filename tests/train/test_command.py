@@ -6,7 +6,6 @@ A run that was ended at any moment goes on by the same command, and ends with th
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader
 
-from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
+from tests.train.processes import SAVING, Child, Finished, command, signalled, two_ranks
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.runs import RunDirectory
 from trimsft.train import train_model
@@ -105,11 +104,6 @@ def test_what_is_printed_without_training(words, run, tmp_path) -> None:
         assert done.code == 0, done.err[-4000:]
         assert [part for part in parts if part not in done.out] == []
     assert not run.path.exists()
-
-
-def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
-    children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(rank_environments(2))]
-    return [child.wait() for child in children]
 
 
 def test_asked_to_end_it_saves_and_goes_on_later(whole, words, run, fields, tmp_path) -> None:

@@ -84,11 +84,6 @@ REFUSED = [
     ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
     ('--lr_scheduler_kwargs {"nonsense":1}', "nonsense"),  # found out when the scheduler is made
 ]
-FILES = [
-    ("--config", "unknown.yaml", "objectiv: trim\n", "objectiv: no such field in"),
-    ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
-    ("--output_dir", "run", "precious", "cannot be used as a run directory"),
-]
 
 
 def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: Path) -> None:
@@ -102,13 +97,6 @@ def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: 
 @pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
 def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
     assert_refused(words.split(), says, fields, tmp_path)
-
-
-@pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
-def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    assert_refused([field, str(path)], says, fields, tmp_path)
 
 
 def test_data_has_to_be_named() -> None:

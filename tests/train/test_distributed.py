@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.train.distributed_worker import STEPS, Case, make_model, train, train_all
-from tests.train.processes import QUIET, free_port, ranks
+from tests.train.processes import QUIET, Child, free_port, two_ranks
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.train.telemetry import QUANTILES
 
@@ -79,7 +79,7 @@ class Trained:
 def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
     """Every case on two ranks, by one pair of processes."""
     folder, cases = tmp_path_factory.mktemp("two"), CASES | OTHERS
-    for process in ranks(train_all, cases, folder, count=2, log=folder / "log"):
+    for process in two_ranks(lambda log, **ranks: Child(train_all, cases, folder, log=log, **ranks), folder):
         errors = "".join(path.read_text()[-2000:] for path in folder.rglob("err-*"))
         assert process.code == 0, process.err[-4000:] + errors
     return {name: Trained.read(folder / name, case, 2) for name, case in cases.items()}

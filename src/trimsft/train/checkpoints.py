@@ -153,7 +153,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
         self.accelerator.wait_for_everyone()
 
     def _rotate(self, folder: Path, keep: set[Path]) -> None:
-        """Remove what exceeds `save_total_limit`: torn ones first, then the oldest, never those in `keep`."""
+        """Remove what exceeds `save_total_limit`, torn ones first; never those in `keep`."""
         others = [one for one in _checkpoints(folder) if one not in keep]
         others.sort(key=lambda one: find_damage(one) is None)
         limit = self.args.save_total_limit or len(others) + len(keep)
@@ -244,7 +244,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 def clear_staging(folder: Path) -> None:
     """Tidy up after a killed run: what lacked only its name gets it, the rest goes."""
-    refuse_links(folder / STAGING)  # what is saved would be written where it leads
+    refuse_links(folder / STAGING)  # which may lead anywhere
     for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)

@@ -1,6 +1,6 @@
 """`train(settings)`: from a recipe to a run directory; called again it continues.
 
-Beside settings and manifest are `train/`, of checkpoints and telemetry, and `model/`, which plain transformers loads.
+`train/` holds checkpoints and telemetry, `model/` what plain transformers loads.
 """
 
 import gc

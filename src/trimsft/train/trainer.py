@@ -1,7 +1,7 @@
 """`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
 
 Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
-(`compute_loss`) and reports what truncation costs.
+(`compute_loss`).
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
-        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower")
+        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager")
         model.set_attn_implementation("eager")
     return model
 
