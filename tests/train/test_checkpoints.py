@@ -26,6 +26,7 @@ from trimsft.train.checkpoints import (
     clear_staging,
     latest_checkpoint,
     mark_complete,
+    opened_as_data,
 )
 
 
@@ -236,6 +237,15 @@ def test_resuming_loads_every_weight(tmp_path, kind) -> None:
     assert all(one is other for one, other in zip(held, second.model.parameters(), strict=True))
     for name, weight in first.model.named_parameters():
         assert not weight.requires_grad or torch.equal(second.model.get_parameter(name), weight), name
+
+
+def test_no_library_may_open_a_pickle_as_code(tmp_path, monkeypatch) -> None:
+    """torch refuses to open anything where both of its variables are set."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    torch.save(Evil(tmp_path / "mark"), tmp_path / "evil.pt")
+    with pytest.raises(RunError, match="Weights only load failed"), opened_as_data(tmp_path):
+        torch.load(tmp_path / "evil.pt", weights_only=False)
+    assert not (tmp_path / "mark").exists() and os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])
