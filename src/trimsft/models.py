@@ -9,7 +9,6 @@ are weights that are not finite. An exported folder is what vLLM, SGLang and lla
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import secrets
@@ -30,41 +29,7 @@ AGAIN = "fetch or make the model again"
 log = logging.getLogger("trimsft")
 
 
-# ---- the hub
-
-
-@contextmanager
-def asking_hub(name: str | Path) -> Iterator[None]:
-    """Load something by its name within; without a network at once from what is stored here.
-
-    huggingface_hub tries each file six times over half a minute before it takes what it has stored.
-    """
-    from huggingface_hub import constants
-
-    if Path(name).exists() or constants.HF_HUB_OFFLINE or why_unreachable() is None:
-        yield
-        return
-    constants.HF_HUB_OFFLINE = True  # what the environment variable of that name sets
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = False
-
-
-@functools.cache
-def why_unreachable() -> str | None:
-    """Return why no connection to the hub can be made; None where there is one."""
-    import httpx
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
-
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    try:
-        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except httpx.HTTPError as error:  # of all but a missing connection the library says more
-        return one_line(error) if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else None
-    return None
+# ---- loading
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
@@ -72,9 +37,6 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
     if Path(name).is_dir():
         return UsageError(f"cannot load {what}: {reason}", field=field)
-    if unreachable := why_unreachable():
-        problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
-        return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
     return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
 
 
@@ -85,8 +47,7 @@ def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
     for report in reports:
         report.disabled = True
     try:
-        with asking_hub(name):
-            yield
+        yield
     except TrimSFTError:
         raise
     except Exception as error:  # the library raises whatever the files make it
@@ -94,9 +55,6 @@ def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
     finally:
         for report in reports:
             report.disabled = False
-
-
-# ---- loading
 
 
 def load_tokenizer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import shlex
@@ -18,7 +17,7 @@ from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import command_of, flag_names
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output
+from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, tell
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.models import ExportSettings
@@ -60,7 +59,6 @@ def train_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
     gpus: Annotated[str | None, typer.Option(hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", hidden=True)] = False,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
 ) -> None:
     """Fine-tune a model.
@@ -79,7 +77,7 @@ def train_command(
       --out PATH             the run directory; also --output_dir
       --dry-run              measure one step on the longest rows; keep nothing
       --dry-run --gpus 2xA6000   memory, hours, downloads elsewhere
-      --json, --quiet        print the result as JSON; print no progress
+      --json                 print the result as JSON
 
     \b
     Examples:
@@ -92,7 +90,7 @@ def train_command(
 
         Parser().print_help()
         return
-    with ending(train_flag, level=logging.INFO, quiet=quiet):
+    with ending(train_flag, level=logging.INFO):
         if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         if gpus is not None and not dry_run:
@@ -110,8 +108,7 @@ def train_command(
         else:
             from trimsft.train.run import train
 
-            lines = io.StringIO() if quiet else sys.stderr
-            with redirect_stdout(lines) if quiet or as_json else nullcontext():
+            with redirect_stdout(sys.stderr) if as_json else nullcontext():
                 result = train(settings)
             done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
             output = Output(done | {"metrics": result.metrics})
@@ -163,16 +160,16 @@ def evaluate(settings: EvalSettings) -> Output:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
         for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
-            note(text)
+            tell(text)
 
     with Progress() as show:
         evaluated = run.evaluate(
             settings,
-            on_load=lambda names: note(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
+            on_load=lambda names: tell(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
             on_start=start,
             on_progress=lambda name, done, total, text: show(name, done, total, text=text),
         )
-    note(f"recorded in {settings.run.eval_dir}")
+    tell(f"recorded in {settings.run.eval_dir}")
     return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
@@ -195,7 +192,7 @@ def compare(settings: CompareSettings) -> Output:
     if settings.style == "terminal":
         return Output(value, compared.tables)
     for sentence in compared.left_out:  # on a terminal they stand below the tables
-        note(sentence)
+        tell(sentence)
     return Output(value, lines=[compared.render(settings.style)])
 
 
@@ -225,9 +222,9 @@ def tokens(settings: TokenSettings) -> Output:
         tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
-        note(f"wrote {one.path}" if one.is_new else already)
+        tell(f"wrote {one.path}" if one.is_new else already)
     if tables.incomparable is not None:
-        terminal.tell(tables.incomparable.message(flag_names(TokenSettings)))
+        tell(tables.incomparable.message(flag_names(TokenSettings)))
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
 
 
@@ -262,7 +259,7 @@ def report(settings: ReportSettings) -> Output:
     with terminal.make_console(stderr=True).status("reading runs"):
         files = make_report(settings)
     for warning in files.warnings:
-        terminal.tell(warning)
+        tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
@@ -285,7 +282,7 @@ def audit(settings: AuditSettings) -> Output:
     with Progress() as show:
         result = run_audit(settings, on_progress=show)
     flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
-    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
+    tell(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 

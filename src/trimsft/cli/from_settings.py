@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
 from trimsft.options import options_of
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -47,11 +47,11 @@ def command_of(
 
     def wrap(run: Callable[..., Output | None]) -> Callable[..., None]:
         own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
-        flags = {"as_json": JsonFlag, "quiet": QuietFlag} | ({"help_all": HelpAllFlag} if shown else {})
+        flags = {"as_json": JsonFlag} | ({"help_all": HelpAllFlag} if shown else {})
 
-        def call(*, as_json: bool, quiet: bool, help_all: bool = False, **given: Any) -> None:
+        def call(*, as_json: bool, help_all: bool = False, **given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            with ending(flag_names(kind), resumes=resumes, quiet=quiet):
+            with ending(flag_names(kind), resumes=resumes):
                 output = run(kind(**given), **extra)
             if output is not None:
                 print_output(output, as_json)

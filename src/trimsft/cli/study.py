@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, ending, note, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output, tell
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.study import run as command
@@ -167,7 +167,7 @@ def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lam
     def on_event(event: CellState) -> None:
         what = event.note or (result(event.cell) if event.state == "done" else "")
         shown = ([] if event.state == "running" else [event.state]) + ([what] if what else [])
-        note(f"{label(event.cell)}: {', '.join(shown)}")
+        tell(f"{label(event.cell)}: {', '.join(shown)}")
 
     return on_event
 

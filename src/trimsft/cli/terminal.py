@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,13 +30,11 @@ if TYPE_CHECKING:
 
 PAUSE = 30.0  # seconds between two lines of progress, where there is no terminal
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no progress or notes.")]
-_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextlib.contextmanager
 def ending(
-    name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
+    name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False
 ) -> Iterator[None]:
     """Turn what is raised within into a line and an exit code, what is logged into lines.
 
@@ -45,14 +42,11 @@ def ending(
         level: the least that is printed of what this package logs.
         name_of: gives what a field is called on the command line of this command.
         resumes: whether the command, interrupted and called again, goes on with what it has done.
-        quiet: whether results and errors alone are printed.
     """
-    before, logger, handler = _quiet.set(quiet), logging.getLogger("trimsft"), logging.Handler()
+    logger, handler = logging.getLogger("trimsft"), logging.Handler()
     handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
     logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if quiet else level)
-    if quiet:
-        os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
+    logger.setLevel(level)
     try:
         if signal.getsignal(signal.SIGTERM) is end_at_once:  # not for a caller in Python
             handle_signals(interrupt)
@@ -69,7 +63,6 @@ def ending(
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
-        _quiet.reset(before)
 
 
 def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
@@ -101,12 +94,6 @@ def tell(text: str) -> None:
         typer.echo(f"trimsft: {rank}{text}", err=True)
 
 
-def note(text: str) -> None:
-    """Print a line that --quiet leaves out."""
-    if not _quiet.get():
-        tell(text)
-
-
 def is_first_process() -> bool:
     """Return whether this is the first, or only, process of a launcher such as torchrun."""
     return os.environ.get("RANK", "0") == "0"
@@ -119,13 +106,10 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bars
 
         console = make_console(stderr=True)
-        texts = [TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]")]
-        columns = (texts[0], BarColumn(18), texts[1])
-        self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bars = Bars(console=console, transient=True, disable=not console.is_terminal)
         self._tasks: dict[str, Any] = {}
         self._printed: dict[str, tuple[object, float]] = {}  # at its last line
 
@@ -137,15 +121,17 @@ class Progress:
         self._bars.stop()
 
     def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
-        text = text or " ".join(filter(None, (stage, f"{done:,} of {total:,}" if total else "")))
+        from rich.markup import escape
+
+        text = f"{name}: {text or ' '.join(filter(None, (stage, f'{done:,} of {total:,}' if total else '')))}"
         if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, text=text)
-        self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
+            self._tasks[name] = self._bars.add_task("")
+        self._bars.update(self._tasks[name], completed=done, total=total or None, description=escape(text))
         place, now = (stage, 0 < total == done), time.monotonic()
         before, when = self._printed.get(name, (None, now))
         if self._bars.disable and (place != before or now >= when + PAUSE):
             self._printed[name] = (place, now)
-            note(f"{name}: {text}")
+            tell(text)
 
 
 # ---- results
@@ -179,7 +165,7 @@ def print_output(output: Output, as_json: bool) -> None:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console without colours for numbers; on stderr it is silent with --quiet."""
+    """Return a console without colours for numbers."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())
+    return Console(stderr=stderr, highlight=False)

@@ -216,9 +216,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
         lock.acquire(timeout=patience)
     except Timeout:
         hint = "wait until it ends, or choose another output directory"
-        refusal = RunInUse(f"{path.parent}: in use by {_read_holder(path)}", hint=hint)
-        refusal.holder = _read_holder(path)
-        raise refusal from None
+        raise RunInUse(f"{path.parent}: in use by {_read_holder(path)}", hint=hint) from None
     except OSError as error:
         problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
         raise RunError(problem, hint="choose another output directory") from error
