@@ -42,19 +42,13 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
 
 @contextmanager
 def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
-    """Raise in one line what a library raises, and print none of its tables about tensors."""
-    reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
-    for report in reports:
-        report.disabled = True
+    """Raise in one line what a library raises."""
     try:
         yield
     except TrimSFTError:
         raise
     except Exception as error:  # the library raises whatever the files make it
         raise not_loaded(f"{what}{str(name)!r}", name, error, field=field) from error
-    finally:
-        for report in reports:
-            report.disabled = False
 
 
 def load_tokenizer(
@@ -199,7 +193,6 @@ class Exported:
     """The folder, and the model in it."""
 
     folder: Path
-    parameters: int
     dtype: str
     is_merged: bool  # whether an adapter was merged into its base
 
@@ -254,5 +247,4 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
         raise WriteError(f"{folder}: cannot be written ({one_line(error)}); nothing is left of it") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    count = sum(parameter.numel() for parameter in loaded.parameters())
-    return Exported(folder, count, name, is_merged=base is not None)
+    return Exported(folder, name, is_merged=base is not None)

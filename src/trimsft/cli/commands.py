@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import shutil
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
@@ -17,7 +18,7 @@ from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import command_of, flag_names
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, print_output, tell
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output, progress, tell
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.models import ExportSettings
@@ -125,21 +126,17 @@ def watch(settings: WatchSettings) -> None:
     Example:
       trimsft watch runs/trim
     """
-    from rich.live import Live
-    from rich.text import Text
-
-    console, has_ended = terminal.make_console(), False
-    with Live(console=console, auto_refresh=False) as live:
-        while not has_ended:
-            text, has_ended = look(settings.run.expanduser(), console.width)
-            live.update(Text(f"{text}\n"), refresh=True)
-            if settings.once or has_ended:
-                return
-            time.sleep(2)
+    while True:
+        text, has_ended = look(settings.run.expanduser(), shutil.get_terminal_size().columns)
+        typer.echo(text)
+        if settings.once or has_ended:
+            return
+        time.sleep(2)
+        typer.clear()
 
 
 @commands.command("eval")
-@command_of(EvalSettings, resumes=True, shown=EVAL)
+@command_of(EvalSettings, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
@@ -162,7 +159,7 @@ def evaluate(settings: EvalSettings) -> Output:
         for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
             tell(text)
 
-    with Progress() as show:
+    with progress() as show:
         evaluated = run.evaluate(
             settings,
             on_load=lambda names: tell(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
@@ -197,7 +194,7 @@ def compare(settings: CompareSettings) -> Output:
 
 
 @commands.command("tokens")
-@command_of(TokenSettings, resumes=True, shown=TOKENS)
+@command_of(TokenSettings, shown=TOKENS)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
@@ -218,7 +215,7 @@ def tokens(settings: TokenSettings) -> Output:
         with console.capture() as text:
             show_preview(seen, console)
         return Output(seen.as_json(), lines=[text.get().rstrip("\n")])
-    with Progress() as show:
+    with progress() as show:
         tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
@@ -265,7 +262,7 @@ def report(settings: ReportSettings) -> Output:
 
 
 @commands.command("audit")
-@command_of(AuditSettings, resumes=True, shown=AUDIT)
+@command_of(AuditSettings, shown=AUDIT)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
@@ -279,7 +276,7 @@ def audit(settings: AuditSettings) -> Output:
     """
     from trimsft.audit.run import audit as run_audit
 
-    with Progress() as show:
+    with progress() as show:
         result = run_audit(settings, on_progress=show)
     flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
     tell(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
@@ -302,8 +299,7 @@ def export(settings: ExportSettings) -> Output:
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
     merged = ", the adapter merged into its base" if exported.is_merged else ""
-    line = f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}"
-    return Output(vars(exported), lines=[line])
+    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}{merged}"])
 
 
 CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]

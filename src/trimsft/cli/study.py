@@ -51,7 +51,7 @@ def study_list(as_json: JsonFlag = False) -> None:
 
 
 @study_app.command("run")
-@command_of(command.StudySettings, resumes=True, shown=STUDY)
+@command_of(command.StudySettings, shown=STUDY)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables.
 
@@ -120,7 +120,7 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     print_output(Output(files, lines=files), as_json)
 
 
-@command_of(SweepSettings, resumes=True, shown=SWEEP)
+@command_of(SweepSettings, shown=SWEEP)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     """Train a grid of settings and say which is best.
 
@@ -134,7 +134,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     return run_or_plan(settings, dry_run=dry_run)
 
 
-@command_of(QuickstartSettings, resumes=True)
+@command_of(QuickstartSettings)
 def quickstart(settings: QuickstartSettings) -> Output:
     """Compare objectives on a small model, on a CPU, offline.
 

@@ -22,8 +22,6 @@ import typer
 from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interrupt, one_line
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from rich.console import Console
 
     from trimsft.tables import Table
@@ -33,15 +31,12 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program
 
 
 @contextlib.contextmanager
-def ending(
-    name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False
-) -> Iterator[None]:
+def ending(name_of: Callable[[str], str] = str, *, level: int = logging.WARNING) -> Iterator[None]:
     """Turn what is raised within into a line and an exit code, what is logged into lines.
 
     Args:
-        level: the least that is printed of what this package logs.
         name_of: gives what a field is called on the command line of this command.
-        resumes: whether the command, interrupted and called again, goes on with what it has done.
+        level: the least that is printed of what this package logs.
     """
     logger, handler = logging.getLogger("trimsft"), logging.Handler()
     handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
@@ -54,7 +49,7 @@ def ending(
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is interrupt:
             handle_signals(signal.SIG_IGN)  # a second one would cut off what is said of the first
-        line = _last_line(error, name_of, resumes=resumes)
+        line = _last_line(error, name_of)
         if line is None:
             raise
         if line:
@@ -65,20 +60,16 @@ def ending(
         logger.setLevel(logging.NOTSET)
 
 
-def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
+def _last_line(error: BaseException, name_of: Callable[[str], str]) -> str | None:
     """Return the line for an error, empty if another process says it; None for a bug."""
     if isinstance(error, TrimSFTError):
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
-        kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        word = SIGNALS[getattr(error, "number", signal.SIGINT)]
-        return word + (getattr(error, "details", "") or kept) if is_first_process() else ""
+        kept = getattr(error, "details", "") or "; what is finished is kept; rerun the command to resume"
+        return SIGNALS[getattr(error, "number", signal.SIGINT)] + kept if is_first_process() else ""
     if not isinstance(error, RuntimeError):
         return one_line(error)
     torch = sys.modules.get("torch")
-    # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
-    if torch and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-        return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
     # too little memory, a device that is gone: nothing that a traceback would explain
     is_from_torch = torch and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
     return str(error).partition("\n")[0] if is_from_torch else None
@@ -99,39 +90,31 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-class Progress:
-    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal.
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[..., None]]:
+    """Show `with progress() as show: show("math500", 210, 360)` as a bar for each name on a terminal.
 
     Elsewhere a line when a name or its stage is new, one at its end, others every half minute.
     """
+    from rich.markup import escape
+    from rich.progress import Progress
 
-    def __init__(self) -> None:
-        from rich.progress import Progress as Bars
+    console, tasks = make_console(stderr=True), dict[str, Any]()
+    printed = dict[str, tuple[object, float]]()  # at the last line of a name
 
-        console = make_console(stderr=True)
-        self._bars = Bars(console=console, transient=True, disable=not console.is_terminal)
-        self._tasks: dict[str, Any] = {}
-        self._printed: dict[str, tuple[object, float]] = {}  # at its last line
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._bars.stop()
-
-    def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
-        from rich.markup import escape
-
+    def show(name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
         text = f"{name}: {text or ' '.join(filter(None, (stage, f'{done:,} of {total:,}' if total else '')))}"
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task("")
-        self._bars.update(self._tasks[name], completed=done, total=total or None, description=escape(text))
+        if name not in tasks:
+            tasks[name] = bars.add_task("")
+        bars.update(tasks[name], completed=done, total=total or None, description=escape(text))
         place, now = (stage, 0 < total == done), time.monotonic()
-        before, when = self._printed.get(name, (None, now))
-        if self._bars.disable and (place != before or now >= when + PAUSE):
-            self._printed[name] = (place, now)
+        before, when = printed.get(name, (None, now))
+        if bars.disable and (place != before or now >= when + PAUSE):
+            printed[name] = (place, now)
             tell(text)
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield show
 
 
 # ---- results
