@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import re
 import unicodedata
 
 from hypothesis import given
@@ -12,12 +11,10 @@ from markdown_it import MarkdownIt
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.tables import Cell, Table, Tabular, csv_of, escape_latex, mark_best, render, text_table, to_text
+from trimsft.tables import Cell, Table, csv_of, mark_best, render, text_table, to_text
 
 HOSTILE = [
     "a|b",
-    r"\end{tabular}",
-    "[10cm] $x$ & 50% #1 ~ ^ _ {}",
     "**bold** _it_ `code` <script>alert(1)</script> [x](http://y) ![i](z)",
     "[red]markup[/red] [link=file:///]x[/link]",
     "\x1b[31mred\x1b[0m \x07 bell",
@@ -40,22 +37,10 @@ def named(name: str) -> Table:
 def test_the_same_numbers_in_every_format() -> None:
     table = Table("", ("run", "score"), ((Cell("trim"), SCORE), (Cell("gone"), Cell(""))))
     assert "| trim | **41.2** ↑ \\[38.0, 44.5\\] |\n| gone | - |" in render(table, "markdown")
-    latex = render(table, "latex")
-    assert r"trim & \textbf{41.2} $\uparrow$ {[}38.0, 44.5] \\" in latex and r"\begin{tabular}{lr}" in latex
     assert "trim 41.2 ↑ [38.0, 44.5]" in render(table, "terminal")
     first, second = csv.DictReader(io.StringIO(render(table, "csv")))
     numbers = {"score": "0.412", "score low": "0.38", "score high": "0.445", "score significant": "true"}
     assert first == {"run": "trim", **numbers} and second["score"] == ""
-
-
-def test_a_result_prints_as_its_tables_and_becomes_a_frame() -> None:
-    class Result(Tabular):
-        @property
-        def tables(self) -> list[Table]:
-            return [named("x<y")]
-
-    assert str(Result()) == to_text(named("x<y")) and "x&lt;y" in Result()._repr_html_()
-    assert Result().to_pandas()["score"].tolist() == [0.412]
 
 
 def test_the_best_of_each_column_is_bold_within_its_group() -> None:
@@ -94,16 +79,8 @@ def test_markdown_shows_names_as_they_are(name: str) -> None:
 
 
 @given(texts)
-def test_latex_has_no_active_character_left(name: str) -> None:
-    commands = r"\\text(backslash|asciicircum|asciitilde)\{\}|\\[{}$&#%_]|\{\[\}|\$\\(up|down)arrow\$"
-    plain = re.sub(commands, "", escape_latex(name))
-    assert not set(plain) & set("\\{}$&#%_^~[")
-    assert render(named(name), "latex").count("\\\\\n") == 2
-
-
-@given(texts)
 def test_no_control_character_and_no_formula_survives(name: str) -> None:
-    for form in ("terminal", "markdown", "latex", "csv"):
+    for form in ("terminal", "markdown", "csv"):
         text = render(named(name), form).replace("\n", "")
         assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
     header, row = csv.reader(io.StringIO(render(named(name), "csv")))
