@@ -32,11 +32,7 @@ class Settings(Sampling):
     greedy: bool = option(True, help="Add one greedy answer.")
     force: bool = option(False, help="Replace what is there.", flags=("--force",))
     derived: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.out is not None and not self.greedy:
-            raise UsageError("has no effect without greedy", field="out", value=str(self.out))
+    __post_init__ = check_options
 
 
 def run(*words: str, seen: list[object] | None = None) -> Result:
@@ -78,7 +74,6 @@ def test_the_result_is_printed_as_tables_or_json_and_failures_end_with_1() -> No
         ("--limit 0", "--limit: must be at least 1, got 0"),
         ("--temperature nan", "--temperature: must be a number, got nan"),
         ("--engine vlm", "--engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm"),
-        ("--out o --no-greedy", "--out: has no effect without greedy, got 'o'"),
     ],
 )
 def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -> None:
@@ -89,12 +84,9 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"out": ""}, "out: must be a path, got ''"),
         ({"out": "~nobody-here"}, "out: cannot be a path"),
         ({"extra": ("a", 5)}, r"extra: must be a path, got 5"),
-        ({"limit": "many"}, "limit: must be a whole number, got 'many'"),
         ({"limit": True}, "limit: must be a whole number, got True"),
-        ({"limit": np.int64(0)}, "limit: must be at least 1, got 0"),
         ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
     ],
 )
