@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
 # workers share the cores, and so do the processes that they start: torch's threads would wait for each other
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
@@ -28,6 +29,15 @@ settings.load_profile("trimsft")
 # once in a dozen runs the first exponential of a process, torch's own, came out with half of its digits: here it is
 for _ in range(3):
     torch.randn(64, 300, requires_grad=True).log_softmax(dim=-1).exp().sum().backward()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """So small a model only loses time to more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
