@@ -44,10 +44,8 @@ def test_rows_stand_in_the_place_of_a_file(tmp_path: Path, monkeypatch: pytest.M
     assert tables.summaries[0].is_new and tables.summaries[0].examples == 2
     again = trimsft.measure_tokens(lab.base_model_path(), datasets.Dataset.from_list(rows), **options)
     assert not again.summaries[0].is_new  # the same rows are the same data
-    frame = again.to_pandas()
-    assert frame["tokens"].tolist() == [again.summaries[0].tokens] and "mean nll" in frame
-    assert "R_eff" in str(again) and again.summaries[0].verdict.sentence in str(again)
-    assert again._repr_html_().startswith("<pre>") and "R_eff" in again._repr_html_()
+    assert again.to_pandas()["tokens"].tolist() == [again.summaries[0].tokens]
+    assert "R_eff" in str(again) and again._repr_html_().startswith("<pre>")
 
 
 def test_options_are_parameters_that_can_be_looked_up_and_checked(tmp_path: Path) -> None:

@@ -124,8 +124,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     shown = set(re.findall(r"--[a-z][a-z-]+", CliRunner().invoke(cli.app, ["eval", "--help-all"]).output))
     missing = {flag for flag in shown if flag not in options}
     assert len(shown) > 30 and missing <= {"--help", "--help-all", "--json"} and "--bandwidth" in options
-    method = (tmp_path / "site" / "method" / "index.html").read_text()
-    assert method.count('<svg role="img" aria-label=') > 50 and "arithmatex" not in method  # formulas are drawn
     pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]
     fetched = re.compile(r'<(?:script|img|iframe|source)[^>]*src="?https?:|<link rel="?stylesheet"?[^>]*https?:')
     assert not any(fetched.search(page) or 'data-md-component="source"' in page for page in pages)

@@ -78,17 +78,3 @@ def test_a_command_names_the_extra_it_lacks(tmp_path: Path, words: str, hidden: 
     assert (done.returncode, done.stdout) == (2, "")
     said = f"trimsft: the package {hidden} is not installed; pip install 'trimsft[{extra}]'\n"
     assert done.stderr.endswith(said), done.stderr
-
-
-def test_a_report_needs_its_own_extra_alone(tmp_path: Path) -> None:
-    import trimsft
-    from trimsft import lab
-
-    data = lab.write_training(tmp_path / "rows.jsonl", lab.FineTuning(rows=2))
-    trimsft.measure_tokens(lab.base_model_path(), data, out=str(tmp_path / "tokens.parquet"), device="cpu")
-    argv = ["trimsft", "report", f"Base={tmp_path / 'tokens.parquet'}", "--out", str(tmp_path / "report")]
-    code = f"sys.argv = {argv!r}\nfrom trimsft.cli import main\nmain()"
-    hidden = {MODULES[name] for name in packages("all") - packages("report")} | {"scipy", "tokenizers"}
-    hidden -= {"mpmath"}  # torch brings it
-    done = run_without(hidden, code)
-    assert done.returncode == 0 and (tmp_path / "report" / "report.html").is_file(), done.stderr

@@ -5,18 +5,7 @@ from peft import LoraConfig
 from transformers import Gemma2Config, MixtralConfig
 
 from trimsft.errors import UsageError
-from trimsft.plan import (
-    GPUS,
-    Training,
-    config_of,
-    describe_download,
-    generation_hours,
-    peak_gib,
-    read_gpus,
-    require_room,
-    shape_of,
-    training_hours,
-)
+from trimsft.plan import GPUS, Training, config_of, peak_gib, read_gpus, require_room, shape_of, training_hours
 
 QWEN = shape_of(config_of("Qwen/Qwen2.5-Math-1.5B"))
 H200 = GPUS["H200"]
@@ -48,8 +37,7 @@ def test_peak_memory_of_an_adapter_is_within_a_fifth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "milliseconds"),
-    [({"rows": 4}, 170.6), ({"rows": 16}, 609.8), ({"rows": 8, "checkpointing": True}, 366.4)],
+    ("fields", "milliseconds"), [({"rows": 4}, 170.6), ({"rows": 8, "checkpointing": True}, 366.4)]
 )
 def test_time_is_within_a_fifth(fields, milliseconds) -> None:
     plan = step(**fields)
@@ -83,7 +71,6 @@ def test_what_cannot_fit_is_refused_with_the_way_out(fields, way) -> None:
 
 
 def test_gpus_have_names() -> None:
-    assert read_gpus("2xA6000") == (2, GPUS["A6000"]) and read_gpus("H200") == (1, H200)
     with pytest.raises(UsageError, match=r"gpus: unknown name '2xA600'; .* known: 2xA6000, "):
         read_gpus("2xA600")
 
@@ -92,12 +79,3 @@ def test_gpus_have_names() -> None:
 def test_other_layers_than_dense_ones_are_refused(config) -> None:
     with pytest.raises(UsageError, match="that the plan does not know"):
         shape_of(config)
-
-
-def test_generation_goes_by_the_memory_bandwidth() -> None:
-    fast, slow = (generation_hours(QWEN, GPUS[name], 1e9, engine="vllm", length=700) for name in ("H200", "A6000"))
-    assert slow / fast == pytest.approx(4.8 / 0.768)
-
-
-def test_a_download_has_a_licence() -> None:
-    assert describe_download("meta-llama/Llama-3.1-8B") == "to download: meta-llama/Llama-3.1-8B, licence llama3.1"

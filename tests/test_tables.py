@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import unicodedata
 
 from hypothesis import given
@@ -11,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.tables import Cell, Table, csv_of, mark_best, render, text_table, to_text
+from trimsft.tables import Cell, Table, mark_best, render
 
 HOSTILE = [
     "a|b",
@@ -58,14 +57,6 @@ def test_the_best_of_each_column_is_bold_within_its_group() -> None:
     assert bold(groups=["x", "x", "y"]) == [False, False, False]
 
 
-def test_a_wide_table_fits_80_columns_and_breaks_no_word() -> None:
-    header = ("run", "benchmark", "problems", "before", "after", "difference", "p", "p (Holm)", "flips")
-    row = ("my-auto-trim", "lab-medium", "16", "71.9", "89.8", "+18.0", "<0.001", "<0.001", "+0 -0")
-    text = to_text(text_table(header, [row], notes=("A note. " * 20,)))
-    assert max(map(len, text.splitlines())) <= 80
-    assert {*" ".join(header).split(), *" ".join(row).split()} <= set(text.split())
-
-
 @given(texts)
 def test_markdown_shows_names_as_they_are(name: str) -> None:
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(render(named(name), "markdown"))
@@ -87,7 +78,3 @@ def test_no_control_character_and_no_formula_survives(name: str) -> None:
     assert row[1:] == ["0.412", "0.38", "0.445", "true"] and header[0] == row[0]
     assert row[0].removeprefix("'") == single_line(name).removeprefix("'")
     assert not row[0].startswith(("=", "+", "-", "@"))
-
-
-def test_a_csv_has_six_digits_and_no_formula() -> None:
-    assert csv_of(["a", "b"], [[-0.0, 1 / 3], ["=1+1", math.nan]]) == b"a,b\n0,0.333333\n'=1+1,\n"

@@ -44,7 +44,6 @@ def test_version_and_help_that_names_every_command() -> None:
     [
         ("trimsft.cli.program", {"numpy", "torch", "yaml", "trimsft.options", "trimsft.cli.commands"}),
         ("trimsft.cli.commands", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
-        ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
         ("trimsft.api", {"torch", "trl", "transformers", "matplotlib"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],

@@ -66,19 +66,8 @@ def test_the_result_is_printed_as_tables_or_json_and_failures_end_with_1() -> No
     assert run("m", "--json").stdout == '{"n": 1}\n'
     failed = run("m", "--force")
     assert (failed.exit_code, failed.stderr) == (1, "trimsft: one failed\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("--limit 0", "--limit: must be at least 1, got 0"),
-        ("--temperature nan", "--temperature: must be a number, got nan"),
-        ("--engine vlm", "--engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm"),
-    ],
-)
-def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -> None:
-    result = run("m", *words.split())
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"trimsft: {line}\n")
+    refused = run("m", "--limit", "0")
+    assert (refused.exit_code, refused.stderr) == (2, "trimsft: --limit: must be at least 1, got 0\n")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +76,8 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
         ({"out": "~nobody-here"}, "out: cannot be a path"),
         ({"extra": ("a", 5)}, r"extra: must be a path, got 5"),
         ({"limit": True}, "limit: must be a whole number, got True"),
-        ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
+        ({"temperature": float("nan")}, "temperature: must be a number, got nan"),
+        ({"engine": "vlm"}, r"engine: unknown name 'vlm'; did you mean 'vllm'\? known: auto, vllm"),
     ],
 )
 def test_python_gets_the_same_checks_by_the_names_of_fields(bad: dict[str, object], says: str) -> None:

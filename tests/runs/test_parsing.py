@@ -40,12 +40,7 @@ def test_a_file_of_another_shape_is_named_with_its_place(tmp_path: Path) -> None
     path.write_text(json.dumps({"problems": "many"}))
     with pytest.raises(RunError, match=r"scores.json: problems: input should be a valid integer, got 'many'; restore"):
         read_json(path, Scores)
-    path.write_text("[" * 100_000)
-    with pytest.raises(RunError, match=r"scores.json: invalid JSON"):
-        read_json(path, Scores)
     assert checked(Scores, {"problems": 3, "added later": 1}, where="x") == Scores(3)
-    with pytest.raises(RunError, match=r"manifest.json: problems: field required"):
-        checked(Scores, {}, where="manifest.json")
 
 
 @pytest.mark.parametrize(
