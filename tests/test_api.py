@@ -16,10 +16,6 @@ from trimsft import lab
 from trimsft.errors import UsageError
 
 
-def test_every_name_is_there() -> None:
-    assert all(getattr(trimsft, name) is not None for name in trimsft.__all__)
-
-
 def test_tokens_report_evaluation_and_comparison_from_python(tmp_path: Path) -> None:
     data = tmp_path / "rows.jsonl"
     lab.write_training(data, lab.FineTuning(rows=3, seed=0))

@@ -184,14 +184,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-_MARKDOWN = re.compile(
-    r"""[\\`*_{}\[\]<>#|~$]    # emphasis, code, links, headings, cells, formulas
-    |&(?=[#\w])                 # entities
-    |(?<!\w)@(?=\w)             # mentions
-    |:(?=//|[\w+-]+:)           # addresses, which become links, and :smile:
-    """,
-    re.VERBOSE,
-)
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$]|&(?=[#\w])")  # emphasis, links, headings, cells, formulas; entities
 
 
 def escape_markdown(text: str) -> str:

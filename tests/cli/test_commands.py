@@ -1,18 +1,13 @@
 """The commands as a whole: help, imports, what train prints, where cells stand."""
 
-import json
-import logging
 import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.runs import RunDirectory
-from trimsft.train.run import TrainResult
 
 COMMANDS = (
     "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study",
@@ -68,21 +63,3 @@ def test_a_mistyped_word_ends_in_one_line(words: str, line: str, tmp_path, monke
     result = run(*words.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines()[-1].startswith(line) and not list(tmp_path.iterdir())
-
-
-def test_train_prints_json_alone(tmp_path, monkeypatch) -> None:
-    done = TrainResult(run=RunDirectory(tmp_path), steps=3, metrics={"train_loss": 0.5}, was_finished=False)
-
-    def train(settings: object) -> TrainResult:
-        typer.echo("step 1/3  loss 0.7")
-        logging.getLogger("trimsft").info("train data: 9 rows")
-        return done
-
-    monkeypatch.setattr("trimsft.train.run.train", train)
-    words = ["train", "--model", "m", "--data", "d.jsonl"]
-    assert run(*words).stdout == "step 1/3  loss 0.7\n"
-    as_json = run(*words, "--json")
-    assert json.loads(as_json.stdout) == {
-        "run": str(tmp_path), "model": str(tmp_path / "model"), "steps": 3, "metrics": {"train_loss": 0.5},
-    }  # fmt: skip
-    assert as_json.stderr == "step 1/3  loss 0.7\ntrimsft: train data: 9 rows\n"

@@ -148,14 +148,6 @@ def test_other_settings_are_refused_but_for_harmless_ones(run: RunDirectory) -> 
     assert (run.read_config() or {})["save_steps"] == 10
 
 
-@pytest.mark.parametrize(("name", "content"), [("config.yaml", b"a: [1"), ("manifest.json", b"{")])
-def test_an_unreadable_file_is_named_and_kept(run: RunDirectory, name: str, content: bytes) -> None:
-    path = write_whole(run.path / name, content)
-    with pytest.raises(RunError, match=re.escape(str(path))):
-        run.settle_config(SETTINGS) if name == "config.yaml" else run.write_manifest(seed=1)
-    assert path.read_bytes() == content
-
-
 def test_the_manifest_names_no_folder_host_or_secret(run: RunDirectory, monkeypatch) -> None:
     import trimsft
 
