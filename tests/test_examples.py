@@ -35,7 +35,8 @@ def test_trains_on_a_file_and_saves(tmp_path: Path, monkeypatch, capsys, name: s
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     course = losses(capsys.readouterr().out, "loss" if name == "transformers_trainer" else "nll")
     assert course[-1] < 0.5 * course[0]
-    trained, before = (AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for folder in (out, model))
+    load = AutoModelForCausalLM.from_pretrained
+    trained, before = (load(folder, dtype=torch.float32) for folder in (out, model))
     tokenizer = AutoTokenizer.from_pretrained(out)
     ids = tokenizer("Problem: What is 2 + 3?\nSolution: 2 + 3 = \\boxed{5}", return_tensors="pt")["input_ids"]
     with torch.no_grad():

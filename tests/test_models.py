@@ -138,7 +138,8 @@ def test_a_merged_adapter_is_one_folder_with_the_logits_of_base_and_adapter(tmp_
         "chat_template.jinja",
     }  # fmt: skip
     # transformers 4, which llama.cpp's converter runs with, knows no TokenizersBackend
-    assert json.loads((exported / "tokenizer_config.json").read_text())["tokenizer_class"] == "PreTrainedTokenizerFast"
+    tokenizer = json.loads((exported / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
 
 
 @pytest.mark.parametrize(("known", "ends"), [(0, [1, 0]), ([1, 3], [1, 3])])

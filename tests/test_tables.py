@@ -25,7 +25,8 @@ HOSTILE = [
     "caf\u00e9 \u6a21\u578b \u2264 \U0001f600",
     "",
 ]
-texts = st.text(max_size=20) | st.text("\\|`*_{}[]<>()#!&~$^@:-'\"%=+ \nab", max_size=16) | st.sampled_from(HOSTILE)
+SIGNS = "\\|`*_{}[]<>()#!&~$^@:-'\"%=+ \nab"
+texts = st.text(max_size=20) | st.text(SIGNS, max_size=16) | st.sampled_from(HOSTILE)
 SCORE = Cell("41.2", "[38.0, 44.5]", "↑", True, Interval(0.412, 0.38, 0.445))
 
 

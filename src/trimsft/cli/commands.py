@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-import shutil
 import sys
 import time
 from contextlib import nullcontext, redirect_stdout
@@ -126,13 +125,14 @@ def watch(settings: WatchSettings) -> None:
     Example:
       trimsft watch runs/trim
     """
+    console = terminal.make_console()
     while True:
-        text, has_ended = look(settings.run.expanduser(), shutil.get_terminal_size().columns)
+        text, has_ended = look(settings.run.expanduser(), console.width)
         typer.echo(text)
         if settings.once or has_ended:
             return
         time.sleep(2)
-        typer.clear()
+        console.clear()
 
 
 @commands.command("eval")
@@ -140,8 +140,8 @@ def watch(settings: WatchSettings) -> None:
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded
-    is never generated again: rerun the command to resume, or with more samples or problems.
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is
+    recorded is never generated again: rerun the command to resume, or with more samples.
 
     \b
     Examples:
@@ -175,8 +175,8 @@ def evaluate(settings: EvalSettings) -> Output:
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run: sampled, greedy, and at the first run's best temperature,
-    with 95 % intervals and sign-flip p-values, corrected for the number of comparisons.
+    Shows the differences from the first run: sampled, greedy, and at its best temperature, with
+    95 % intervals and sign-flip p-values, corrected for the number of comparisons.
 
     \b
     Example:
@@ -198,9 +198,9 @@ def compare(settings: CompareSettings) -> Output:
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
-    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each token.
-    Says whether the model supports the data, and which band to train with. Several models are compared
-    on the same rows. Finished tables are kept when the command is run again.
+    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each.
+    Says whether the model supports the data, and which band to train with. Several models are
+    compared on the same rows. Finished tables are kept when the command is run again.
 
     \b
     Examples:
@@ -266,9 +266,9 @@ def report(settings: ReportSettings) -> Output:
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
-    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and
-    still so after a short training on other rows: noise stays low, news rises. The data itself is never
-    changed. Rerun the command to resume.
+    A suspect is a token far below the model's own choice in a row that the model supports
+    otherwise, and still so after a short training on other rows: noise stays low, news rises.
+    The data itself is never changed. Rerun the command to resume.
 
     \b
     Example:
@@ -288,8 +288,8 @@ def audit(settings: AuditSettings) -> Output:
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
 
-    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype,
-    with configuration, tokenizer and template: for vLLM, llama.cpp and whatever loads such a folder.
+    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in
+    one dtype, with configuration, tokenizer and template: for vLLM, llama.cpp and others.
 
     \b
     Example:
@@ -309,8 +309,8 @@ CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="
 def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy them.
 
-    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to where
-    the documentation has it. What is there already is never replaced.
+    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to
+    where the documentation has it. What is there already is never replaced.
 
     \b
     Example:

@@ -1,7 +1,7 @@
 """What commands share on a terminal: how they end, what they say on stderr, progress, results.
 
-A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it
-stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
+A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused
+as it stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def is_first_process() -> bool:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[..., None]]:
-    """Show `with progress() as show: show("math500", 210, 360)` as a bar for each name on a terminal.
+    """Show a bar for each name on a terminal: `with progress() as show: show("math500", 210, 360)`.
 
     Elsewhere a line when a name or its stage is new, one at its end, others every half minute.
     """
@@ -103,7 +103,8 @@ def progress() -> Iterator[Callable[..., None]]:
     printed = dict[str, tuple[object, float]]()  # at the last line of a name
 
     def show(name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
-        text = f"{name}: {text or ' '.join(filter(None, (stage, f'{done:,} of {total:,}' if total else '')))}"
+        parts = [text] if text else [stage, f"{done:,} of {total:,}" if total else ""]
+        text = f"{name}: {' '.join(filter(None, parts))}"
         if name not in tasks:
             tasks[name] = bars.add_task("")
         bars.update(tasks[name], completed=done, total=total or None, description=escape(text))
