@@ -3,8 +3,8 @@
     model = load_model("runs/trim/model", dtype="auto")
     export_model("runs/lora", "model", dtype="bfloat16")
 
-transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as
-are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
+transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an
+error, as are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files that come with the package: recipes, examples, and the versions it is tested with.
 
-Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
+Names are paths in the repository; `recipes/` and `.yaml` may be left out.
 """
 
 from pathlib import Path

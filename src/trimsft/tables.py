@@ -6,7 +6,7 @@ r"""Tables: cells that show rounded numbers and hold the figures behind them, an
     | --- | ---: |
     | SFT | 41.2 \[38.6, 43.9\] |
 
-Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to.
+Names of models, runs and problems may hold anything, so texts are escaped for their format.
 Terminal and Markdown show the same rounded numbers; CSV holds the figures to six digits.
 """
 
@@ -108,7 +108,7 @@ def mark_best(
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows with the best number of each column in bold, and all that look the same.
 
-    Rows are compared with those of the same name in `groups`; where all are equal, none is the best.
+    Rows are compared with those of the same `groups`; where all are equal, none is the best.
     """
     marked = [list(cells) for cells in rows]
     names = groups or [""] * len(rows)
@@ -184,7 +184,8 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$]|&(?=[#\w])")  # emphasis, links, headings, cells, formulas; entities
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$]|&(?=[#\w])")
+"""What begins emphasis, a link, a heading, a cell or a formula; an entity."""
 
 
 def escape_markdown(text: str) -> str:

@@ -32,6 +32,7 @@ class Settings(Sampling):
     greedy: bool = option(True, help="Add one greedy answer.")
     force: bool = option(False, help="Replace what is there.", flags=("--force",))
     derived: list[str] = field(default_factory=list)
+
     __post_init__ = check_options
 
 

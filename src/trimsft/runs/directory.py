@@ -92,9 +92,9 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
-            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""
-            problem = f"{self.path} holds a run with other settings: {'; '.join(refused[:6])}{more}"
-            raise RunError(problem, hint="give it the same settings to continue it, or choose another output directory")
+            problem = f"{self.path} holds a run with other settings: {'; '.join(refused)}"
+            hint = "give it the same settings to continue it, or choose another output directory"
+            raise RunError(problem, hint=hint)
         if before is None or changed:
             write_whole(self.config_path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 

@@ -168,8 +168,8 @@ def fingerprint_file(path: Path) -> str:
 def fingerprint_folder(path: Path) -> str:
     """Return the SHA-256 of a folder: names, sizes and contents of all but hidden files.
 
-    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last: enough
-    to tell a model from its fine-tuned copy, no proof of equality.
+    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last:
+    enough to tell a model from its fine-tuned copy, no proof of equality.
     """
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
