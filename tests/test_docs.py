@@ -99,7 +99,7 @@ def test_what_is_named_exists() -> None:
         missing = [name for name in re.findall(r"`trimsft ([a-z]+)\b", text) if name not in known]
         scripts = re.findall(r" ((?:examples|benchmarks|tools|recipes)/[\w/.-]+)", "\n".join(commands(page)))
         missing += [name for name in scripts if not (ROOT / name).exists()]
-        links = [name for name in re.findall(r"\]\(([^)#\s]+)", text) if not re.match("https?:|mailto:", name)]
+        links = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", text)
         missing += [name for name in links if not (page.parent / name).exists()]
         shown = "\n".join([*commands(page), *re.findall(r"`([^`\n]+)`", text)])
         targets = re.findall(r"`?\bmake ([a-z-]+)", shown)

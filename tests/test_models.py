@@ -85,7 +85,8 @@ def test_an_adapter_is_loaded_and_checked_with_its_base(folder: Path, tmp_path: 
     adapter = make_adapter(tmp_path / "adapter", base=folder, tokenizer=False)
     tensors = AutoModelForCausalLM.from_pretrained(adapter, dtype="auto").state_dict()
     ours = load_model(adapter, dtype="auto").state_dict()
-    assert ours.keys() == tensors.keys() and all(torch.equal(tensor, tensors[name]) for name, tensor in ours.items())
+    assert ours.keys() == tensors.keys()
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in ours.items())
     assert load_config(adapter).vocab_size == load_config(folder).vocab_size
     weights = adapter / "adapter_model.safetensors"
     kept, first = weights.read_bytes(), next(iter(load_file(weights)))
@@ -126,7 +127,8 @@ def test_a_merged_adapter_is_one_folder_with_the_logits_of_base_and_adapter(tmp_
     """Two orders of float32 sums: from float64 at most four times as far as the unmerged one."""
     adapter = make_adapter(tmp_path / "adapter")
     exported = export_model(adapter, tmp_path / "model").folder
-    tuned = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32), adapter)
+    base = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32)
+    tuned = PeftModel.from_pretrained(base, adapter)
     apart = logits(tuned)
     merged = logits(AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32))
     exact = logits(tuned.double())
@@ -173,7 +175,8 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(tmp_path: Path) -
     name = "model.norm.weight"
     wide = {name: torch.full_like(load_file(BASE / "model.safetensors")[name], 1e5, dtype=torch.float32)}
     change(large / "model.safetensors", lambda tensors: tensors.update(wide))
-    edit_json(four_bit / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    quantised = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    edit_json(four_bit / "config.json", quantization_config=quantised)
     before = sorted(tmp_path.iterdir())
     for model, out, problem in (
         (BASE, adapter, f"out: is there already, got {str(adapter)!r}; name a folder that is not"),

@@ -44,7 +44,8 @@ def parse(name: str | Path, *overrides: str) -> tuple[DataConfig, TrimSFTConfig,
 @pytest.mark.parametrize("name", ALL)
 def test_every_key_is_a_field(name) -> None:
     parse(name)
-    assert "output_dir" not in yaml.safe_load((RECIPES / name).read_text())  # runs of different methods get folders
+    # runs of different methods get different folders
+    assert "output_dir" not in yaml.safe_load((RECIPES / name).read_text())
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -99,7 +100,8 @@ def test_the_batch_script_starts_a_process_for_every_gpu_and_saves_in_time(tmp_p
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
     script = RECIPES / "slurm" / "train.sbatch"
-    slurm = {"SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "7", "SLURM_NODEID": "1"}
+    slurm = {"SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    slurm |= {"SLURM_JOB_ID": "7", "SLURM_NODEID": "1"}
     asked = {"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_CPUS_PER_TASK": "32"}
     done = subprocess.run(
         ["bash", str(script), "recipes/llama-3.1-8b.yaml", "--objective", "dft"],

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 def wheel(tmp_path, monkeypatch) -> Path:
     """A package as an installed wheel has it, and no repository."""
     package = tmp_path / "site-packages" / "trimsft"
-    _, _, rest = (ROOT / "pyproject.toml").read_text().partition("[tool.hatch.build.targets.wheel.force-include]\n")
+    text = (ROOT / "pyproject.toml").read_text()
+    rest = text.partition("[tool.hatch.build.targets.wheel.force-include]\n")[2]
     for source, target in re.findall(r'^"(.+)" = "(.+)"$', rest.partition("\n[")[0], re.MULTILINE):
         place = package.parent / target
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
+from trimsft.errors import TrimSFTError, UsageError, and_more, one_line
 from trimsft.options import check_options, option
 from trimsft.runs import find_weights, publish
 from trimsft.runs.parsing import read_json
@@ -35,9 +35,8 @@ log = logging.getLogger("trimsft")
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
     """Return the error about `field` for what could not be loaded."""
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-    if Path(name).is_dir():
-        return UsageError(f"cannot load {what}: {reason}", field=field)
-    return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
+    where = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
+    return UsageError(f"cannot load {what}{where}: {reason}", field=field)
 
 
 @contextmanager
@@ -243,8 +242,6 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
         # llama.cpp's converter runs with transformers 4
         path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
         publish(beside, folder)
-    except Exception as error:  # whatever the libraries raise
-        raise WriteError(f"{folder}: cannot be written ({one_line(error)}); nothing is left of it") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Exported(folder, name, is_merged=base is not None)

@@ -38,7 +38,7 @@ def test_yaml_with_a_key_twice_is_refused() -> None:
 def test_a_file_of_another_shape_is_named_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_text(json.dumps({"problems": "many"}))
-    with pytest.raises(RunError, match=r"scores.json: problems: input should be a valid integer, got 'many'; restore"):
+    with pytest.raises(RunError, match=r"scores.json: problems: .*, got 'many'; restore"):
         read_json(path, Scores)
     assert checked(Scores, {"problems": 3, "added later": 1}, where="x") == Scores(3)
 
