@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Hide())
 
 def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]:
     script = f"HIDDEN = {hidden!r}\n{HIDING}{code}"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
 
 def packages(extra: str) -> set[str]:

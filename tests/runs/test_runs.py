@@ -97,7 +97,8 @@ def test_a_lock_may_be_taken_twice_in_a_process(run: RunDirectory) -> None:
         command = [sys.executable, "-c", ALONE + HOLD, str(run.path)]
         again = subprocess.run(command, capture_output=True, text=True)
         holder = holder_of(path)
-        assert "RunInUse" in again.stderr and holder is not None and holder.startswith(f"process {os.getpid()} ")
+        assert "RunInUse" in again.stderr
+        assert holder is not None and holder.startswith(f"process {os.getpid()} ")
     assert holder_of(path) is None
 
 
