@@ -33,7 +33,6 @@ from trimsft.data.formats import (
 from trimsft.data.templates import TEMPLATE_NAMES, TRAIN_ON, Rendering, check_template_name
 from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, TrimSFTError, and_more, one_line
-from trimsft.models import asking_hub
 from trimsft.options import option
 
 if TYPE_CHECKING:
@@ -348,10 +347,9 @@ def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
         hint = f"did you mean {str(path.parent / near[0])!r}?"
         raise DataError("no such file", field="dataset_name", value=name, hint=hint)
     try:
-        with asking_hub(name):
-            return datasets.load_dataset(
-                name, config.dataset_config, split=split, revision=config.dataset_revision, **options
-            )
+        return datasets.load_dataset(
+            name, config.dataset_config, split=split, revision=config.dataset_revision, **options
+        )
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {one_line(error)[:300]}"
         problem = f"cannot load split {split!r} of {name!r} from the hub ({reason})"

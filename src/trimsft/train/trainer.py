@@ -29,7 +29,7 @@ from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
-from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
+from trimsft.models import load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
 from trimsft.tables import render
 from trimsft.train import batches
@@ -334,8 +334,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         given["device_map"] = None
     try:
-        with asking_hub(name):
-            model, report = create_model_from_path(name, output_loading_info=True, **given)
+        model, report = create_model_from_path(name, output_loading_info=True, **given)
     except (SafetensorError, AttributeError) as error:  # an unknown architecture
         raise not_loaded(repr(name), name, error, field=field) from error
 
