@@ -15,7 +15,7 @@ MEGABYTE = 1_000_000
         (r"\boxed{1} and later \boxed{2}", "2"), (r"\boxed{2}, that is \boxed{3", "2"),
         (r"\boxed{2} goes into \boxed{}", "2"), (r"\boxed{x=\boxed{5}}", r"x=\boxed{5}"), (r"}} \boxed{5} {{", "5"),
         (r"\boxed{a\\b}", r"a\\b"), (r"\boxedtwo{5}", None), (r"\boxed{}", None), (r"\boxed{ $ $ }", None),
-        ("the answer is 5", None), ("", None),
+        (r"so \\boxed{5}", "5"), ("the answer is 5", None), ("", None),
     ],
 )  # fmt: skip
 def test_last_balanced_box(response: str, answer: str | None) -> None:
