@@ -74,14 +74,6 @@ def test_what_is_no_table_of_this_version_is_refused(metadata, missing, says, tm
             read_token_table(path)
 
 
-@pytest.mark.parametrize("name", ["example", "token_id", "rank"])
-def test_negative_ids_and_counts_are_refused(name, tmp_path) -> None:
-    columns = columns_of([0, 0]) | {name: np.array([-5, 1], dtype=np.int32)}
-    write_table(tmp_path / "t.parquet", as_arrow(columns), {"model": "m"})
-    with pytest.raises(RunError, match=f"column '{name}' holds a negative number; make it again"):
-        read_token_table(tmp_path / "t.parquet")
-
-
 IDS = np.array([9, 9, 9], dtype=np.int32)
 DATA = {"data": {"rows": 2, "sha256": "a" * 64}, "template": "chat", "prompts": ["[user]x", "[user]y"]}
 
