@@ -66,13 +66,6 @@ def test_text_is_not_mathematics() -> None:
     assert kinds("a", "b", "x", "theta") == "oooo"  # variables look like any other letter
 
 
-@pytest.mark.parametrize("text", ["<|im_end|>", "</s>", "<eos>", "<s>", "<|endoftext|>", "<|eot_id|>", "[PAD]", ""])
-def test_special_tokens_are_other(text: str) -> None:
-    assert kinds("2", text, "2") == "non"
-    assert kinds("so", text) == "co"
-    assert kinds("\\", text, "frac") == ("sos" if text == "" else "ooo")  # nothing goes on across them
-
-
 @given(st.data())
 def test_how_a_text_is_split_moves_no_category(data: st.DataObject) -> None:
     """Cut anywhere, each character keeps its category."""

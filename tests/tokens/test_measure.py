@@ -8,6 +8,7 @@ import pytest
 from datasets import disable_progress_bars
 from typer.testing import CliRunner
 
+from tests.data.toys import write
 from tests.tokens.tiny import ROWS
 from trimsft import cli
 from trimsft.errors import UsageError
@@ -15,27 +16,15 @@ from trimsft.tokens.measure import TokenSettings
 from trimsft.tokens.table import read_token_table
 
 disable_progress_bars()
-GAPS = "".join(json.dumps(row) + "\n" for row in [*ROWS, {"problem": "x"}, {"problem": "y"}])
-
-
-@pytest.fixture
-def data(tmp_path, monkeypatch):
-    """A data file, with the current directory beside it."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return path
 
 
 def run(*arguments):
     return CliRunner().invoke(cli.app, ["tokens", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
-    (tmp_path / "gaps.jsonl").write_text(GAPS)
-    dropped = run(folder, "--data", "gaps.jsonl", "--drop-incomplete", "--out", "gaps.parquet", "--json")
-    assert json.loads(dropped.stdout)["tables"][0]["examples"] == len(ROWS)
-    assert "trimsft: dropped 2 of 14 rows" in dropped.stderr
+def test_a_table_and_what_it_says(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write(tmp_path / "rows.jsonl", ROWS)
     words = (folder, "--data", data, "--limit", 5, "--device", "cpu")
     result = run(*words, "--json")
     (said,) = json.loads(result.stdout)["tables"]
@@ -62,18 +51,14 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
 
 def test_where_tables_go(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("run/model", "plain"):
-        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "run").mkdir()
     (tmp_path / "run/manifest.json").write_text("{}")
 
     def places(*models, out=None):
         settings = TokenSettings(models=models, data="x.jsonl", out=None if out is None else Path(out))
         return list(map(str, settings.places().values()))
 
-    assert places("run", "plain", "org/hub-name") == [
-        "run/tokens.parquet", "tokens-plain.parquet", "tokens-hub-name.parquet",
-    ]  # fmt: skip
-    assert places("run/model") == ["tokens-run.parquet"]
+    assert places("run", "org/hub-name") == ["run/tokens.parquet", "tokens-hub-name.parquet"]
     assert places("run", out="x.parquet") == ["x.parquet"] and places("run", out="x") == ["x/tokens.parquet"]
     assert places("run", "plain", out="x") == ["x/run/tokens.parquet", "x/plain/tokens.parquet"]
     for twice in (("run", "run"), ("a/m", "b/m")):

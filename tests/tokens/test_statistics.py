@@ -19,7 +19,6 @@ from trimsft.tokens.statistics import (
     confidence,
     diagnose,
     effective_ratio,
-    effective_ratio_grid,
     judge_table,
     mass_intervals,
     ratio,
@@ -62,17 +61,6 @@ def test_diagnoses_by_hand() -> None:
     assert sure.mean_nll == pytest.approx(np.log1p(np.exp(-np.arange(-3.0, 13))).mean(), rel=1e-5)
 
 
-def test_the_plane_agrees_with_the_formula() -> None:
-    gap = np.random.default_rng(0).gamma(2.0, 4.0, 5000) - 3
-    margins, bandwidths = [-2.0, 0.0, 1.5, 9.0], [0.1, 0.8, 6.0]
-    found = effective_ratio_grid(gap, margins, bandwidths)
-    for row, bandwidth in enumerate(bandwidths):
-        for column, margin in enumerate(margins):
-            exact = effective_ratio(np.exp(-((gap - margin) ** 2) / (2 * bandwidth**2)))
-            assert found[row, column] == pytest.approx(exact, rel=2e-3)
-    assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
-
-
 # ---- categories
 
 
@@ -113,8 +101,6 @@ def test_values_of_intervals_are_those_of_the_plain_statistics(tmp_path) -> None
         mass = diagnose(table, objective, margin=setting.margin, bandwidth=setting.bandwidth).mass_percent
         for region, interval in regions.items():
             assert interval.value == pytest.approx(mass[region], rel=1e-12, abs=1e-12)
-    one = read_token_table(make_table(tmp_path / "one.parquet", texts[:1]))
-    assert all(math.isnan(interval.low) for interval in weight_intervals(one)[Setting(1, 1)].values())
 
 
 def test_weights_too_small_for_float32_to_square_are_squared() -> None:
@@ -143,23 +129,18 @@ def test_a_ratio_over_examples_is_covered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gaps", "is_supported", "says"),
+    ("gaps", "says"),
     [
-        (
-            [1.5] * 8 + [30.0] * 2,  # eight weights of 1, two of 0: R_eff 0.8
-            True,
-            "The model supports this data: 0% of the tokens are out of reach (gap below -0.9). "
-            "The paper's band (margin 1.5, bandwidth 0.8) has R_eff 0.80, which is enough.",
-        ),
-        ([1.5] + [4.5] * 9, True, "has R_eff 0.10: too few tokens; the same band "),
-        ([1.5] + [60.0] * 99, True, "has R_eff 0.01; even one 6 times as wide holds too few tokens."),
-        ([-5.0] * 6 + [1.5] * 4, False, "The model does not support this data: 60% of the tokens are out of reach"),
+        ([1.5] * 8 + [30.0] * 2, "(margin 1.5, bandwidth 0.8) has R_eff 0.80, which is enough"),  # weights of 1 and 0
+        ([1.5] + [4.5] * 9, "has R_eff 0.10: too few tokens; the same band "),
+        ([1.5] + [60.0] * 99, "has R_eff 0.01; even one 6 times as wide holds too few tokens."),
+        ([-5.0] * 6 + [1.5] * 4, "The model does not support this data: 60% of the tokens are out of reach"),
     ],
 )
-def test_verdicts(gaps, is_supported, says) -> None:
+def test_verdicts(gaps, says) -> None:
     verdict = judge_table(hand_table(gaps))
-    assert says in verdict.sentence and verdict.as_dict()["supported"] == is_supported
-    assert (verdict.band is None) == (60.0 in gaps or not is_supported)
+    assert says in verdict.sentence and verdict.as_dict()["supported"] == ("does not" not in says)
+    assert (verdict.band is None) == (60.0 in gaps or -5.0 in gaps)
     if verdict.band is not None:
         assert verdict.band_ratio >= ENOUGH
         assert verdict.band.bandwidth / verdict.band.margin == pytest.approx(0.8 / 1.5)
