@@ -31,7 +31,6 @@ def graded(grader: Grader, response: str, gold: str, grading: Grading, **more: A
         (r"It lies in \boxed{\text{Paris}}.", "Paris", "correct"),
         ("paris", "Paris", "wrong"),
         ("It is Paris.", "Paris", "wrong"),  # nobody guesses which part is meant
-        ("0.5", "1/2", "wrong"),  # no mathematics
         ("  ", "Paris", "no_answer"),
     ],
 )
@@ -58,7 +57,6 @@ def test_exact_may_ignore_case_and_needs_a_whole_response(grader: Grader) -> Non
         (r"so \boxed{17}", "17"),  # an answer, but none of the choices
         ("The answer is (B).", "B"),
         ("First I thought the answer is C, but the answer is B.", "B"),
-        ("Let me see.\n**(B)**", "B"),
         ("The answer is A train.", None),
         ("The answer is B or C.", None),
         ("The answer is not B.", None),
@@ -119,7 +117,6 @@ def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.Monk
         ({"kind": "maths"}, r"^grading: unknown name 'maths'; did you mean 'math'\?"),
         ({"kind": "regex"}, r"^pattern: is missing for grading 'regex'; such as '#### \(-\?\[0-9.,\]\+\)'$"),
         ({"kind": "regex", "pattern": "a"}, r"^pattern: must have one group \(...\), which"),
-        ({"kind": "exact", "compare": "exact"}, "^compare: has no effect on grading 'exact'"),
     ],
 )
 def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message: str) -> None:

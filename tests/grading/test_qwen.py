@@ -48,8 +48,6 @@ def test_refuses(gold: str, answer: str, lenient: Grader) -> None:
         (r"\boxed{3}, so the final answer is $\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
         (r"\boxed{7}. The answer is 8", "7"),
         (r"it is \boxed{\frac{1}{2", r"\frac{1}{2"),
-        (r"$\boxed 9$ it is", "9"),
-        ("The final answer is: 11.", "11"),
         ("we get 3 and then 1,234", "1234"),
         ("nothing but words", None),
     ],
