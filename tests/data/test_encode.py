@@ -152,3 +152,8 @@ def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthR
 @given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
 def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
     assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
+
+
+def test_labels_are_those_of_their_tokens() -> None:
+    with pytest.raises(DataError, match="input_ids and labels of a row differ in length"):
+        measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)

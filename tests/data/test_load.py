@@ -71,6 +71,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
         ("a.json", b'{"rows": []}', 'must hold a list of objects or {"data": [...]}'),
         ("a.json", b'[{"problem": "a"}, 3]', "a.json, item 2: must be an object with named fields, got int"),
         ("a.csv", b'problem,solution\n"a\nb",c\nd\n', "a.csv, line 4: has fewer cells than the header"),
+        ("a.csv", b"problem,problem\na,b\n", "a.csv: the header names a column twice"),
         ("a.csv", b'problem,solution\na,b\n"c,d\n', "a.csv, line 2: not CSV"),
         ("a.parquet", b"PAR1 not really", "a.parquet: not usable Parquet"),
         ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .parquet"),

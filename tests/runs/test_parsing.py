@@ -44,7 +44,7 @@ def test_a_file_of_another_shape_is_named_with_its_place(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["token", "hub_token", "hf-token", "apiToken", "API-KEY", "db_password", "client_secret"]
+    "name", ["token", "hub_token", "hf-token", "apiToken", "API-KEY", "passwd", "db_password", "client_secret"]
 )
 def test_secrets_are_known_by_their_names(name: str) -> None:
     assert hide_secrets([f"--{name}", "x1", f"{name}=x1", f"--{name}=x1", f'{{"{name}": "x1"}}']) == [

@@ -103,6 +103,9 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
     csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
     reader = csv.DictReader(_lines(path), strict=True)
     try:
+        names = reader.fieldnames or ()
+        if len(set(names)) < len(names):
+            raise DataError(f"{path}: the header names a column twice: {', '.join(names)}")
         for row in reader:
             if None in row or None in row.values():
                 problem = f"has {'more' if None in row else 'fewer'} cells than the header"

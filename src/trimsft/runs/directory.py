@@ -152,10 +152,10 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """Return the command line of this process, without secrets."""
+    """Return the command line of this process, without secrets and folders."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
-    return shlex.join(hide_secrets([name, *sys.argv[1:]]))
+    return without_folders(shlex.join(hide_secrets([name, *sys.argv[1:]])))
 
 
 # ---- settings by name
