@@ -47,8 +47,7 @@ def test_exact_texts(plain: Grader, response: str, gold: str, status: str) -> No
     assert graded(plain, response, gold, Grading("exact"))[0] == status
 
 
-def test_exact_may_ignore_case_and_needs_a_whole_response(plain: Grader) -> None:
-    assert graded(plain, "PARIS", "Paris", Grading("exact", ignore_case=True)) == ("correct", "PARIS")
+def test_an_exact_text_needs_a_whole_response(plain: Grader) -> None:
     assert graded(plain, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
     assert graded(plain, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
     rules = Rules(grading=Grading("exact"))
@@ -117,12 +116,10 @@ def test_a_pattern(plain: Grader, response: str, gold: str, status: str, answer:
     assert graded(plain, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
 
 
-def test_what_a_pattern_finds_is_compared_as_declared(plain: Grader) -> None:
-    by_math, by_text = (Grading("regex", pattern="=(.*)", compare=how) for how in ("math", "exact"))
+def test_what_a_pattern_finds_is_compared_as_mathematics(plain: Grader) -> None:
+    by_math = Grading("regex", pattern="=(.*)")
     assert graded(plain, "x=1/2", "0.5", by_math)[0] == "correct"
-    assert graded(plain, "x=1/2", "0.5", by_text)[0] == "wrong"
     assert plain.equivalent("1/2", "0.5", Rules(grading=by_math))
-    assert not plain.equivalent("1/2", "0.5", Rules(grading=by_text))
     many = [("x=2", "2", Rules(grading=by_math), False), ("", "2", Rules(grading=by_math), True)]
     assert [grade.status for grade in plain.grade_many(many)] == ["correct", "truncated"]
 
@@ -145,7 +142,6 @@ def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.Monk
         ({"kind": "exact", "pattern": "(a)"}, r"^pattern: has no effect on grading 'exact'"),
         ({"kind": "regex", "pattern": "a"}, r"^pattern: must have one group \(...\), which"),
         ({"kind": "regex", "pattern": "(a"}, "^pattern: is no regular expression .*, got '.a'$"),
-        ({"kind": "exact", "compare": "exact"}, "^compare: has no effect on grading 'exact'"),
     ],
 )
 def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -1,6 +1,6 @@
 r"""Benchmarks: where problems come from.
 
-A published one is read from the hub, or from `<name>.jsonl` in a folder; any other file of JSON Lines is one, too:
+A published one is read from the hub by its name; any file of JSON Lines is one, too:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
     {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
@@ -155,14 +155,12 @@ BENCHMARKS: dict[str, Benchmark] = {
 }  # fmt: skip
 
 
-def load_benchmark(
-    name_or_path: str | Path, data_dir: str | Path | None = None, limit: int | None = None, *, letters: bool = False
-) -> list[Problem]:
-    """Load the problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
+def load_benchmark(name_or_path: str | Path, limit: int | None = None, *, letters: bool = False) -> list[Problem]:
+    """Load the problems of a benchmark of the list, or of a file.
 
     `letters`: answers are letters, and choices are asked; elsewhere a column of that name is somebody else's.
     """
-    path, name = find_file(name_or_path, data_dir), str(name_or_path)
+    path, name = find_file(name_or_path), str(name_or_path)
     if path is not None:
         problems = read_problems(path, letters=letters)
     elif name in ALL_TIERS:
@@ -175,17 +173,16 @@ def load_benchmark(
     return [replace(one, tolerance=one.tolerance or tolerance) for one in asked]
 
 
-def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
+def find_file(name_or_path: str | Path) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name, path = str(name_or_path), Path(name_or_path).expanduser()
-    is_known, is_file, field = name in BENCHMARKS or name in ALL_TIERS, name.lower().endswith(SUFFIXES), "benchmarks"
-    if not is_file and data_dir is not None and name not in ALL_TIERS:
-        path, is_file, field = Path(data_dir).expanduser() / f"{name}.jsonl", True, "data_dir"
-    if is_file and not path.is_file():
-        raise DataError(f"no such file: {str(path)!r}", field=field)
-    if not is_file and not is_known:
+    if name in BENCHMARKS or name in ALL_TIERS:
+        return None
+    if not name.lower().endswith(SUFFIXES):
         raise unknown_name("benchmarks", name, [*BENCHMARKS, *ALL_TIERS, "the path of a .jsonl file"])
-    return path if is_file else None
+    if not path.is_file():
+        raise DataError(f"no such file: {str(path)!r}", field="benchmarks")
+    return path
 
 
 # ---- the hub
@@ -202,8 +199,7 @@ def _load_from_hub(name: str, letters: bool) -> list[Problem]:
         raise DataError(
             f"cannot load {name!r} from the hub, {source.hub} at {source.revision}: {one_line(error).rstrip('.')}",
             field="benchmarks",
-            hint=f"without the hub, name a folder that holds {name}.jsonl",
-            remedy=("data_dir", "FOLDER"),
+            hint=f"without the hub, name a file FOLDER/{name}.jsonl",
         ) from error
     return with_distinct_ids(from_hub(name, row, number, letters) for number, row in enumerate(rows))
 

@@ -7,7 +7,7 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 `scores.json` is the last file of an evaluation:
 
-    {"grader": {"kind": "strict", "version": "7", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
+    {"grader": {"kind": "strict", "version": "7", ...}, "benchmark": "math500", "problems": 500,
      "samples": 8, "metrics": {"average": {"value": 0.61, "low": 0.57, "high": 0.65}, ...},
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
@@ -45,14 +45,11 @@ class GradedBy:
 
     kind: str
     version: str
-    ignored_rules: tuple[str, ...] = ()
-    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
+    grading: str = ""  # how answers are found, where that is not in a box as mathematics
     made_of: str = field(default="", compare=False)  # fingerprint of problems.jsonl and samples.jsonl
 
     def __str__(self) -> str:
-        without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
-        grading = f" ({self.grading})" if self.grading else ""
-        return f"{self.kind} {self.version}{without}{grading}"
+        return f"{self.kind} {self.version}" + (f" ({self.grading})" if self.grading else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +223,7 @@ def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Proble
         )
         with contextlib.suppress(RunError):  # there are no scores, or they are damaged: then all is graded again
             before = read_scores(record.folder)
-            if asdict(by) == asdict(before.grader) | {"ignored_rules": ()}:
+            if asdict(by) == asdict(before.grader):
                 return before
         rules = {one.id: replace(one.rules, grading=grading) for one in problems}
         golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
@@ -244,7 +241,6 @@ def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Proble
                 counts.append(score)
                 statuses.update(one.status for one in voted if one.votes)
                 file.writelines((json.dumps(asdict(one)) + "\n").encode() for one in voted)
-        by = replace(by, ignored_rules=tuple(sorted(grader.ignored_rules)))  # known once all is graded
         counts.sort(key=attrgetter("problem"))
         temperature = float(protocol.sampling["temperature"])
         scores = score_counts(protocol.benchmark, counts, statuses, grader=by, temperature=temperature)

@@ -102,7 +102,6 @@ def make_engine(settings: "EvalSettings") -> Engine:
             settings.server,
             settings.model,
             concurrency=settings.concurrency or 64,
-            timeout=settings.timeout or 600.0,
             tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
         )
     model = find_weights(settings.model)
@@ -112,11 +111,10 @@ def make_engine(settings: "EvalSettings") -> Engine:
     if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        loading |= {"max_length": settings.context_length, "tensor_parallel": settings.tensor_parallel or 1}
-        return VllmEngine(model, gpu_memory=settings.gpu_memory or 0.9, **loading)
+        return VllmEngine(model, tensor_parallel=settings.tensor_parallel or 1, **loading)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-    return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)
+    return TransformersEngine(model, **loading)
 
 
 def require_room(requests: Sequence[Request], limit: int | None) -> None:

@@ -27,12 +27,9 @@ class VllmEngine:
         *,
         revision: str | None = None,
         dtype: str = "auto",
-        max_length: int | None = None,
         tensor_parallel: int = 1,
-        gpu_memory: float = 0.9,
         eager: bool = False,
     ) -> None:
-        """`max_length`: prompt and answer together; `gpu_memory`: share of it to be used."""
         try:
             import vllm
         except ImportError as error:
@@ -44,9 +41,7 @@ class VllmEngine:
                 model=str(model),
                 revision=revision,
                 dtype=dtype,
-                max_model_len=max_length,
                 tensor_parallel_size=tensor_parallel,
-                gpu_memory_utilization=gpu_memory,
                 enforce_eager=eager,
                 trust_remote_code=False,
             )
