@@ -15,7 +15,7 @@ from datasets import Dataset, Features, List, Value
 
 from trimsft.data import files
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, from_hub, load_benchmark, read_problems
+from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, load_benchmark, read_problems
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -30,19 +30,18 @@ def write(path: Path, *rows: Any) -> Path:
 def test_the_published_sets_are_whole(name: str) -> None:
     if not (SHARED / f"{name}.jsonl").is_file():
         pytest.skip("the shared data is not here")
-    problems = load_benchmark(name, SHARED)
+    problems = load_benchmark(SHARED / f"{name}.jsonl")
     assert len(problems) == BENCHMARKS[name].count
     assert len({problem.id for problem in problems}) == len(problems)
     if name == "olympiadbench":
-        assert sum(problem.multiple for problem in problems) == 94
-        assert [problem.absolute for problem in problems if problem.absolute] == [0.1]
+        assert sum(problem.is_multiple_answer for problem in problems) == 94
+        assert [problem.error for problem in problems if problem.error] == [0.1]
         assert sum(problem.unit is not None for problem in problems) == 8
 
 
 def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, "", {"problem": "And 2+2?", "answer": 4})
     assert load_benchmark(path) == [Problem("a", "What is 1+1?", "2"), Problem("mine-3", "And 2+2?", "4")]
-    assert load_benchmark("mine", tmp_path) == load_benchmark(str(path))
     assert load_benchmark(path, limit=1) == [Problem("a", "What is 1+1?", "2")]
     assert benchmark_name(path) == "mine" and benchmark_name("math500") == "math500"
     twice = write(tmp_path / "twice.jsonl", ROW, ROW | {"problem": "And 2+2?"})
@@ -54,8 +53,7 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
 
 def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     path = write(tmp_path / "minerva.jsonl", ROW, ROW | {"id": "b", "tolerance": 0.01})
-    assert [problem.tolerance for problem in load_benchmark("minerva", tmp_path)] == [1e-4, 0.01]
-    assert load_benchmark(path) == load_benchmark("minerva", tmp_path)  # both are recorded as minerva
+    assert [problem.tolerance for problem in load_benchmark(path)] == [1e-4, 0.01]
     assert load_benchmark(path.rename(tmp_path / "mine.jsonl"))[0].tolerance is None
 
 
@@ -64,14 +62,10 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     [
         ("{", "line 2: not usable JSON"),
         ({"question": "?", "answer": "1"}, "line 2: problem: field required, .*; the row has 'question', 'answer'"),
-        ({"problem": " ", "answer": "1"}, "line 2: problem: field required"),
         ({"problem": "?", "answer": []}, "line 2: answer: field required"),
         ({"problem": "?", "answer": ["1", " "]}, "line 2: an answer is blank"),
         ({"problem": "?", "answer": True}, "line 2: answer.*: input should be a valid"),
-        ({"problem": "\ud83d", "answer": "1"}, "line 2: "),
-        ('{"problem": "?", "answer": Infinity}', "line 2: answer.*: input should be a "),
         ({"problem": "?", "answer": "1", "tolerance": 1.5}, "line 2: tolerance=1.5: expected a number in"),
-        ({"problem": "?", "answer": "1", "is_multiple_answer": "no"}, "line 2: is_multiple_answer: input should be"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
@@ -86,9 +80,6 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         load_benchmark("maths500")
     with pytest.raises(DataError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")
-    write(tmp_path / "mine.jsonl", ROW)
-    with pytest.raises(DataError, match=r"data_dir: no such file: '.*/math500\.jsonl'"):
-        load_benchmark("math500", tmp_path)
     with pytest.raises(DataError, match="leaves no name to record it under"):
         benchmark_name("..jsonl")
     with pytest.raises(DataError, match="holds no rows"):
@@ -114,12 +105,6 @@ OLYMPIAD = {
     "id": INTEGER, "is_multiple_answer": Value("bool"),
 }  # fmt: skip
 HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list[Problem]]] = {
-    "math500": (
-        ("HuggingFaceH4/MATH-500", None, "test"),
-        dict.fromkeys(("problem", "solution", "answer", "subject", "unique_id"), TEXT) | {"level": INTEGER},
-        [{"problem": "1+1?", "answer": "2", "unique_id": "test/algebra/1.json", "level": 2}],
-        [Problem("test/algebra/1.json", "1+1?", "2")],
-    ),
     "olympiadbench": (
         ("Hothan/OlympiadBench", "OE_TO_maths_en_COMP", "train"),
         OLYMPIAD,
@@ -130,8 +115,8 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
         ],
         [
             Problem("1606", "1+1?", "2"),
-            Problem("1607", "x?", "$1$ or $2$", multiple=True),
-            Problem("1608", "y?", "3.1", absolute=0.1),
+            Problem("1607", "x?", "$1$ or $2$", is_multiple_answer=True),
+            Problem("1608", "y?", "3.1", error=0.1),
         ],
     ),
     "amc": (
@@ -169,18 +154,5 @@ def test_out_of_reach_it_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> N
         raise ConnectionError("no\nroute.")
 
     monkeypatch.setattr("datasets.load_dataset", refuse)
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError, match=r"cannot load 'minerva' .*: no route; .* name a file FOLDER/minerva\.jsonl"):
         load_benchmark("minerva")
-    source = f"math-ai/minervamath at {BENCHMARKS['minerva'].revision}"
-    assert str(told.value) == (
-        f"benchmarks: cannot load 'minerva' from the hub, {source}: no route; without the hub, name a folder that "
-        "holds minerva.jsonl; set data_dir='FOLDER'"
-    )
-
-
-def test_a_changed_dataset_is_noticed() -> None:
-    with pytest.raises(DataError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
-        from_hub("amc", {"id": 3, "problem": "?", "answer": "(C)"}, 5)
-    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("gsm8k", "so it is 5")):
-        with pytest.raises(DataError, match="row 5: no answer in it"):
-            from_hub(name, {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)

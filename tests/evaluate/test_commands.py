@@ -13,7 +13,6 @@ from .scripted import ScriptedEngine
 from .test_run import able, benchmark
 
 __all__ = ["benchmark"]
-SERVER = ["eval", "m", "-b", "math500", "--server", "http://localhost:8000"]
 
 
 def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -28,17 +27,9 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
         note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
         assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
-        assert (
-            first == "trimsft: sums: 0 of 54 samples, at most 110,592 tokens"
-            and "54 of 54 samples, " in last
-            and "tokens/s" in last
-        )
-    for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
-        assert metric in shown.stdout
+        assert "0 of 54 samples, at most 110,592 tokens" in first and "54 of 54 samples, " in last
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert scores["metrics"]["greedy"]["value"] == 1.0
-    quiet = CliRunner().invoke(app, [*words[:-4], "--out", str(tmp_path / "quiet"), "--template", "plain", "--quiet"])
-    assert quiet.stderr == "" and quiet.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
     both = ["compare", *(str(tmp_path / name) for name in runs)]
     assert "Difference to hopeless" in CliRunner().invoke(app, both).stdout
     found, greedy = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
@@ -47,5 +38,3 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     grown = CliRunner().invoke(app, [*words, *hot.split()])
     assert grown.exit_code == 0 and "T=0.3" in grown.stdout and "78 of 78 samples" in grown.stderr
     assert "\\toprule" in CliRunner().invoke(app, [*both, "--format", "latex"]).stdout
-    unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])
-    assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr

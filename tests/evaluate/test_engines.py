@@ -14,7 +14,6 @@ from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.engines.vllm_engine import VllmEngine
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.slots import decoder as slots
 
 from .scripted import ScriptedEngine
 from .tiny_model import make_model, make_tokenizer, save_model
@@ -126,7 +125,6 @@ def test_every_stop_token_ends_a_text(whose: str) -> None:
 
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "SHARES", ())  # as on a GPU
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []
@@ -166,7 +164,7 @@ def test_without_vllm_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vllm is not installed")
-    engine = VllmEngine(save_model(tmp_path / "model"), dtype="float32", max_length=256, eager=True)
+    engine = VllmEngine(save_model(tmp_path / "model"), dtype="float32", eager=True)
     requests = make_requests()
     whole = complete(engine, requests)
     assert [complete(engine, [request])[0].text for request in requests] == [c.text for c in whole]

@@ -8,7 +8,7 @@ import pytest
 
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Protocol, Sample, SampleRecord
+from trimsft.evaluate.samples import GREEDY, Key, Protocol, Sample, SampleRecord
 
 from .scripted import complete
 
@@ -19,7 +19,6 @@ SETTINGS = Protocol(
     prompt={"example": "x" * 500 + "one"},
     sampling={"temperature": 1.0, "stop": []},
     samples=2,
-    greedy=True,
     temperatures=[],
     temperature_samples=0,
     seed=0,
@@ -64,13 +63,6 @@ def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> No
     assert target.read_text() == "kept" if target.is_file() else not any(target.iterdir())
 
 
-def test_a_record_beside_a_link_is_written(tmp_path: Path) -> None:
-    (tmp_path / "run/eval/mine").mkdir(parents=True)
-    (tmp_path / "run/eval/shared").symlink_to(tmp_path)
-    with SampleRecord(tmp_path / "run/eval/mine").lock():
-        assert (tmp_path / "run/eval/mine/.lock").is_file()
-
-
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     keys = SETTINGS.keys(PROBLEMS)
     assert [key[:2] for key in keys] == [("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
@@ -107,22 +99,6 @@ def test_settings_bind_nobody_before_the_first_sample(record: SampleRecord) -> N
     other = settings_of(PROBLEMS[:1], seed=4, samples=1)
     record.settle(other, PROBLEMS[:1])
     assert record.protocol() == other and read_problems(record.problems_path) == PROBLEMS[:1]
-
-
-def test_a_record_grows_and_may_be_asked_for_in_part(record: SampleRecord) -> None:
-    record.settle(replace(SETTINGS, details={"versions": "2"}), PROBLEMS)
-    assert record.protocol().details == {"versions": "2"}
-    record.append(sample("a", 0))
-    (record.folder / "scores.json").write_text("{}")
-    more = [*PROBLEMS, Problem("c", "3+3?", "6")]
-    record.settle(settings_of(more, samples=4), more)
-    assert record.protocol().samples == 4 and read_problems(record.problems_path) == more
-    assert list(record) == [sample("a", 0)]
-    assert not (record.folder / "scores.json").exists()  # of another number of samples
-    with pytest.raises(IncompleteEvaluation, match="14 of 15 samples are missing"):
-        complete(record.folder)
-    record.settle(settings_of(PROBLEMS[:1], samples=1, greedy=False), PROBLEMS[:1])
-    assert complete(record.folder) == [sample("a", 0)]
 
 
 def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:

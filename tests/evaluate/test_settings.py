@@ -27,21 +27,14 @@ def settings(**changes: Any) -> EvalSettings:
         ),
         ({"temperature": 0}, "temperature", "makes all 8 samples of a problem the same; set samples=0"),
         ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
-        ({"top_p": 0}, "top_p", "must be above 0, got 0"),
-        ({"stop": ("",)}, "stop", "must be texts, none of them empty"),
         ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1 (the samples), each once"),
-        ({"temperatures": (0.5, 0.5)}, "temperatures", "must be others"),
         ({"temperatures": (0.5,), "samples": 0}, "temperatures", "has no effect on the greedy answer alone"),
         ({"temperature_samples": 2}, "temperature_samples", "has no effect without further temperatures"),
-        ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
-        ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
         ({"grading": "regex"}, "pattern", "is missing for grading 'regex'"),
-        ({"grading": "exact", "pattern": "(a)"}, "pattern", "has no effect on grading 'exact'"),
         ({"grader": "quen"}, "grader", "unknown name 'quen'; did you mean 'qwen'?"),
         ({"grader": "a b:c"}, "grader", "must be module:Attribute, such as my_module:score"),
         ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader 'mine:score'"),
         (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
-        (SERVER | {"engine": "transformers"}, "engine", "has no effect on a server"),
         ({"tokenizer": "t"}, "tokenizer", "has no effect without a server"),
         ({"engine": "transformers", "tensor_parallel": 2}, "tensor_parallel", "has no effect without vllm"),
     ],
@@ -50,14 +43,6 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
     with pytest.raises(UsageError) as refused:
         settings(**changes)
     assert refused.value.field == field and says in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_the_same_options_pass_where_they_have_an_effect() -> None:
-    settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, temperature=0.6, top_k=20)
-    settings(samples=0, max_tokens=9, stop=("Q:",))
-    settings(engine="vllm", tensor_parallel=2, context_length=4096)
-    settings(samples=0, temperature=0)
-    settings(**SERVER, seed=1, timeout=5.0, concurrency=2)
 
 
 def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

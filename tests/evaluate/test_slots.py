@@ -35,10 +35,8 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
-@pytest.mark.parametrize("shares", [("cpu",), ()])
 @pytest.mark.parametrize("name", KINDS)
-def test_the_texts_are_those_of_generate(name: str, shares: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "SHARES", shares)
+def test_the_texts_are_those_of_generate(name: str) -> None:
     model, requests = make_kind(name), make_requests()
     plain = complete(model, requests, decoding="batches")
     assert len({c.text for c in plain}) > len(requests) // 2
@@ -94,7 +92,6 @@ def test_a_step_asks_the_host_for_nothing(name: str, monkeypatch: pytest.MonkeyP
         with watched:
             step(self)
 
-    monkeypatch.setattr(slots, "SHARES", ())
     monkeypatch.setattr(slots.SlotDecoder, "_step", watching)
     complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3, stop_tokens=tuple(range(20, 260))))
     asks = {"isin", "nonzero", "_unique", "_unique2", "_local_scalar_dense", "masked_select"}

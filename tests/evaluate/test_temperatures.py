@@ -81,13 +81,10 @@ def test_a_record_grows_by_temperatures(run_at: Callable[..., Evaluated], tmp_pa
     assert whole == grown == load_run(tmp_path / "grown")[0]
     assert sorted(samples_of_run(tmp_path / "whole"), key=str) == sorted(samples, key=str)
     assert len({(line["seed"]) for line in samples}) == len(samples)
-    assert {line["temperature"] for line in samples} == {None, 0.3, 0.6}
     assert grown.at_temperature[0.3].value == 1.0 and grown.greedy.value == 0.0
     assert best_temperature([grown]) == 0.3
     graded = [json.loads(line) for line in (tmp_path / "grown/eval/sums/grades.jsonl").read_text().splitlines()]
     assert len(graded) == len(samples) and {line["cluster"] for line in graded if line["temperature"]} == {None}
-    (part,) = run_at("grown", temperatures=(0.6,)).scores
-    assert [*part.at_temperature] == [0.6] and part.average == grown.average
 
 
 # ---- a comparison
@@ -104,11 +101,6 @@ def test_runs_are_compared_where_the_reference_is_best(run_at: Callable[..., Eva
     text = compared.render("markdown")
     assert "sft is right most often at T=0.3." in text and "Correct over the temperature" in text
     assert "T=0.6" in text
-    (only,) = compare(CompareSettings(runs=(paths["sft"], paths["trim"]), metric="T=0.3")).comparisons
-    assert only.metric == "T=0.3"
     lacking = compare(CompareSettings(runs=(paths["sft"], paths["old"])))
     assert [one.metric for one in lacking.comparisons] == ["average", "greedy"]
     assert "sft is right most often at T=0.3, where old has no answers." in lacking.render("markdown")
-    greedy = compare(CompareSettings(runs=(paths["old"], paths["sft"])))
-    assert [one.metric for one in greedy.comparisons] == ["average", "greedy"]
-    assert "old is right most often at T=1." in greedy.render("markdown")

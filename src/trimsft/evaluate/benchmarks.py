@@ -41,9 +41,9 @@ class Problem:
     id: str
     problem: str
     answer: str | tuple[str, ...]  # a tuple: several, any of which is right
-    multiple: bool = False
+    is_multiple_answer: bool = False
     tolerance: float | None = None
-    absolute: float | None = None
+    error: float | None = None
     unit: str | None = None
     choices: tuple[str, ...] = ()
 
@@ -56,7 +56,7 @@ class Problem:
     @property
     def rules(self) -> Rules:
         """Return them for boxed mathematics."""
-        return Rules(self.multiple, self.tolerance, self.absolute, self.unit, choices=self.choices)
+        return Rules(self.is_multiple_answer, self.tolerance, self.error, self.unit, choices=self.choices)
 
 
 def benchmark_name(name_or_path: str | Path) -> str:
@@ -166,7 +166,7 @@ def load_benchmark(name_or_path: str | Path, limit: int | None = None, *, letter
     elif name in ALL_TIERS:
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(name, letters)
+        problems = _load_from_hub(name)
     published = BENCHMARKS.get(benchmark_name(name))
     tolerance = None if published is None else published.tolerance
     asked = [one if letters else replace(one, choices=()) for one in problems[:limit]]
@@ -188,7 +188,7 @@ def find_file(name_or_path: str | Path) -> Path | None:
 # ---- the hub
 
 
-def _load_from_hub(name: str, letters: bool) -> list[Problem]:
+def _load_from_hub(name: str) -> list[Problem]:
     import datasets
 
     source = BENCHMARKS[name]
@@ -201,20 +201,12 @@ def _load_from_hub(name: str, letters: bool) -> list[Problem]:
             field="benchmarks",
             hint=f"without the hub, name a file FOLDER/{name}.jsonl",
         ) from error
-    return with_distinct_ids(from_hub(name, row, number, letters) for number, row in enumerate(rows))
-
-
-def from_hub(name: str, row: Mapping[str, Any], number: int, letters: bool = False) -> Problem:
-    """Return a row of a published benchmark as a problem."""
-    published = BENCHMARKS[name]
-    place = f"{published.hub}, row {number}"
-    renamed = {**row, **{field: row.get(column) for field, column in published.columns.items()}}
-    try:
-        if renamed.get("answer") is not None:
-            renamed["answer"] = published.read_answer(renamed["answer"])
-    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
-        raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return as_problem(renamed, place, f"{name}-{number}", letters)
+    problems = []
+    for number, row in enumerate(rows):
+        renamed = {**row, **{field: row[column] for field, column in source.columns.items()}}
+        renamed["answer"] = source.read_answer(renamed["answer"])
+        problems.append(as_problem(renamed, f"{source.hub}, row {number}", f"{name}-{number}"))
+    return with_distinct_ids(problems)
 
 
 # ---- files of problems
@@ -240,13 +232,12 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """Return JSON Lines that `read_problems` reads back."""
-    in_rows = {"multiple": "is_multiple_answer", "absolute": "error"}
     lines = []
     for problem in problems:
         given = {
             name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False
         }
-        lines.append(json.dumps({in_rows.get(name, name): value for name, value in given.items()}) + "\n")
+        lines.append(json.dumps(given) + "\n")
     return "".join(lines).encode()
 
 
@@ -271,7 +262,7 @@ class _Row:
     id: str | int | None = None
     is_multiple_answer: bool = False
     tolerance: float | None = None
-    error: float | str | None = None  # OlympiadBench writes it as a text
+    error: float | None = None
     unit: str | None = None
     choices: Any = None
 
@@ -279,9 +270,9 @@ class _Row:
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: bool = False) -> Problem:
     """Return a row as a problem; `letters` says that its answers are letters of choices."""
     values = {one.name: row.get(one.name) for one in fields(_Row)}
-    known = json.dumps({name: value for name, value in values.items() if value != [] and not _is_blank(value)})
+    known = {name: value for name, value in values.items() if value not in (None, []) and str(value).strip()}
     try:
-        read = checked(_Row, known, where=place, is_json=True)  # which takes no number for a text
+        read = checked(_Row, json.dumps(known), where=place, is_json=True)  # which takes no number for a text
         choices = tuple(str(one).strip() for one in read.choices) if isinstance(read.choices, list) else ()
         if letters and choices and not 2 <= len(choices) <= len(LETTERS):
             raise ValueError(f"'choices' must be 2 to {len(LETTERS)}, got {len(choices)}")
@@ -293,9 +284,9 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
             id=str(default_id if read.id is None else read.id),
             problem=read.problem,
             answer=texts[0] if len(texts) == 1 else texts,
-            multiple=read.is_multiple_answer,
+            is_multiple_answer=read.is_multiple_answer,
             tolerance=read.tolerance,
-            absolute=None if read.error is None else float(read.error),
+            error=read.error,
             unit=read.unit,
             choices=choices,
         )
@@ -305,10 +296,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
     except ValueError as error:
         raise DataError(f"{place}: {error}") from error
     return problem
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _letter(answer: _Text, choices: Sequence[str]) -> str:

@@ -12,12 +12,10 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
-import contextlib
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -46,7 +44,6 @@ class GradedBy:
     kind: str
     version: str
     grading: str = ""  # how answers are found, where that is not in a box as mathematics
-    made_of: str = field(default="", compare=False)  # fingerprint of problems.jsonl and samples.jsonl
 
     def __str__(self) -> str:
         return f"{self.kind} {self.version}" + (f" ({self.grading})" if self.grading else "")
@@ -186,9 +183,8 @@ def require_same_problems(a: Mapping[str, BenchmarkScore], b: Mapping[str, Bench
         raise UsageError(problem, field="benchmarks")
     for name in a:
         ids_a, ids_b = ({problem.problem for problem in side[name].per_problem} for side in (a, b))
-        sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
-        if differing := [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]:
-            problem = f"the runs have different problems of {name!r}: {', '.join(differing)}"
+        if differing := ids_a ^ ids_b:
+            problem = f"the runs have different problems of {name!r}: {len(differing)}, such as {min(differing)!r}"
             raise UsageError(problem, field="benchmarks")
 
 
@@ -205,26 +201,16 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
 
 
 def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Problem], grading: Grading) -> BenchmarkScore:
-    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing.
-
-    `scores.json` says by whom, how and of which texts it was made: nothing is graded where nothing is new.
-    """
+    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing."""
     with record.lock():  # it may not grow meanwhile: the scores would be those of a part
         protocol = record.protocol()
         wanted = protocol.keys(problems)
         record.require_complete(wanted)
-        content = hashlib.sha256(record.problems_path.read_bytes())
-        content.update(record.samples_path.read_bytes())
         by = GradedBy(
             kind=grader.name,
             version=grader.version,
             grading=str(grading) if grader.uses_rules and grading != Grading() else "",
-            made_of=content.hexdigest(),
         )
-        with contextlib.suppress(RunError):  # there are no scores, or they are damaged: then all is graded again
-            before = read_scores(record.folder)
-            if asdict(by) == asdict(before.grader):
-                return before
         rules = {one.id: replace(one.rules, grading=grading) for one in problems}
         golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
         for one in (one for one in record if one.key in wanted):
