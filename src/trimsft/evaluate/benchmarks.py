@@ -262,7 +262,7 @@ class _Row:
     id: str | int | None = None
     is_multiple_answer: bool = False
     tolerance: float | None = None
-    error: float | None = None
+    error: float | str | None = None  # OlympiadBench writes it as a text
     unit: str | None = None
     choices: Any = None
 
@@ -286,7 +286,7 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
             answer=texts[0] if len(texts) == 1 else texts,
             is_multiple_answer=read.is_multiple_answer,
             tolerance=read.tolerance,
-            error=read.error,
+            error=None if read.error is None else float(read.error),
             unit=read.unit,
             choices=choices,
         )
