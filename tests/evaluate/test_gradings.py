@@ -80,7 +80,7 @@ def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., E
 def _engine(answers: Callable[[Request], str] | None) -> ScriptedEngine:
     if answers is None:
         raise EngineError("nothing is generated anew", field="engine")
-    return ScriptedEngine(answers, identity={"model": "m", "revision": None})
+    return ScriptedEngine(answers, identity={"model": "m"})
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> 
 
 # ---- nothing more is done than is new, and what is refused leaves nothing behind
 
-KNOWN = {"model": "m", "revision": None}  # what a model of the hub is known by
+KNOWN = {"model": "m"}  # what a model of the hub is known by
 
 
 class Refusing(ScriptedEngine):
@@ -148,7 +148,7 @@ def test_a_complete_record_is_graded_again_without_an_engine(
     asked: dict[str, Any] = {"out": tmp_path / "run", "template": "plain"}
     again = evaluate_model("m", str(benchmark), grader="qwen", **asked)
     assert again.scores[0].metrics == recorded.scores[0].metrics and again.scores[0].grader.kind == "qwen"
-    for other in ({"samples": 9}, {"limit": 6, "engine": "vllm"}, {"dtype": "float16"}, {"revision": "abc"}):
+    for other in ({"samples": 9}, {"limit": 6, "engine": "vllm"}, {"dtype": "float16"}):
         with pytest.raises(AssertionError, match="no engine is needed"):
             evaluate_model("m", str(benchmark), **asked | other)
     with pytest.raises(AssertionError, match="no engine is needed"):

@@ -57,11 +57,10 @@ def test_greedy_decoding_alone_is_scored(tmp_path):
         found.interval("average")
 
 
-@pytest.mark.parametrize("name", ["pass@5", "majority@2", "pass@", "greedy"])
-def test_an_unknown_metric_names_the_known_ones(name):
-    sampled = [sample for sample in TWO_PROBLEMS if sample.votes]
-    with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@4$"):
-        score("toy", sampled, same, resamples=10).interval(name)
+def test_an_unknown_metric_names_the_known_ones(found):
+    for name in ("pass@5", "majority@2", "pass@"):
+        with pytest.raises(ValueError, match=r"known: average, .*, pass@1 to pass@4, majority@4$"):
+            found.interval(name)
 
 
 def test_macro_is_the_mean_over_benchmarks():

@@ -36,7 +36,6 @@ def settings(**changes: Any) -> EvalSettings:
         ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader 'mine:score'"),
         (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
         ({"tokenizer": "t"}, "tokenizer", "has no effect without a server"),
-        ({"engine": "transformers", "tensor_parallel": 2}, "tensor_parallel", "has no effect without vllm"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: str) -> None:
@@ -46,8 +45,6 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
 
 
 def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="revision: has no effect on a local folder, got 'abc'"):
-        make_engine(settings(model=str(tmp_path), revision="abc", engine="transformers"))
     with pytest.raises(RunError, match=r"model: no such folder: '\./gone'"):
         make_engine(settings(model="./gone", engine="transformers"))
     (tmp_path / "manifest.json").write_text("{}")

@@ -61,12 +61,7 @@ class Problem:
 
 def benchmark_name(name_or_path: str | Path) -> str:
     """Return what a benchmark is called in a run directory: its name, or the file's without the ending."""
-    whole = Path(name_or_path).name
-    name = re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", whole, flags=re.IGNORECASE)
-    if not name.strip("."):  # a folder's name for itself, or for the one above it
-        hint = "rename the file"
-        raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
-    return name
+    return re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", Path(name_or_path).name, flags=re.IGNORECASE)
 
 
 # ---- the list

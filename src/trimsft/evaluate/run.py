@@ -113,7 +113,7 @@ def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
         known |= {"name": "server", "model": settings.model}
     else:
         try:
-            known |= identify_model(find_weights(settings.model), settings.revision)
+            known |= identify_model(find_weights(settings.model))
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False

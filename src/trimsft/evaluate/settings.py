@@ -53,7 +53,6 @@ class EvalSettings(Sampling):
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
-    revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
     tokenizer: str | None = option(None, metavar="MODEL", help="A served model's tokenizer, to make prompts here.")
     grading: str | None = option(None, help="What answers are (default: boxed math).", choices=GRADING_KINDS)
     pattern: str | None = option(
@@ -64,7 +63,6 @@ class EvalSettings(Sampling):
         metavar="NAME",
         help="strict, qwen (the lenient rules behind published figures), or a function of your own: my_module:score.",
     )
-    tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
 
     def __post_init__(self) -> None:
         """Refuse what is wrong without looking at any model."""
@@ -96,8 +94,7 @@ class EvalSettings(Sampling):
             (("temperature_samples",), not self.temperatures, "without further temperatures"),
             (("temperatures",), self.samples == 0, "on the greedy answer alone"),
             (("concurrency", "tokenizer"), self.server is None, "without a server"),
-            (("engine", "dtype", "revision", "tensor_parallel"), self.server, "on a server"),
-            (("tensor_parallel",), self.engine == "transformers", "without vllm"),
+            (("engine", "dtype"), self.server, "on a server"),
         ):
             for name in options if is_unused else ():
                 if name in given:

@@ -50,7 +50,6 @@ class TransformersEngine:
         model: str | Path | Any,
         tokenizer: Any = None,
         *,
-        revision: str | None = None,
         dtype: str = "auto",
         batch_size: int | None = None,
         decoding: Literal["slots", "batches"] = "slots",
@@ -58,16 +57,16 @@ class TransformersEngine:
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
-            self.model = load_model(model, dtype=dtype, revision=revision)
+            self.model = load_model(model, dtype=dtype)
             self.model.to("cuda" if torch.cuda.is_available() else "cpu")
-            self.tokenizer = load_tokenizer(model, revision=revision)
+            self.tokenizer = load_tokenizer(model)
         self.model.eval()
         self.batch_size, self.decoding = batch_size, decoding
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         self._eos = [self.tokenizer.eos_token_id, *(eos if isinstance(eos, list | tuple) else [eos])]
         name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
         kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
-        self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
+        self.identity: Mapping[str, Any] = {**identify_model(name), **kind}
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         self.details: Mapping[str, Any] = {"versions": versions, "model": str(name)}
 
