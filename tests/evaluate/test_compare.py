@@ -29,19 +29,6 @@ def one_comparison(a, b, metric="average", *, resamples=50) -> Comparison:
     return comparison
 
 
-@pytest.mark.parametrize(
-    ("differences", "expected"),
-    [
-        ([0.5, 0.25, 0.25, 1.0, 0.0], 2 / 16),
-        ([1.0, 1.0, -1.0], 1.0),  # sums +-3 and +-1: all at least 1 from 0
-        ([1.0] * 10, 2 / 1024),
-        ([], 1.0),
-    ],
-)
-def test_sign_flip_by_hand(differences, expected):
-    assert sign_flip(differences) == expected
-
-
 @given(st.lists(st.integers(-8, 8), min_size=2, max_size=10))
 def test_sign_flip_agrees_with_scipy(counts):
     differences = np.array(counts) / 8

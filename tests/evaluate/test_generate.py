@@ -1,7 +1,6 @@
 """Filling a record: the protocol, going on after a kill, failures, and what is refused."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +74,6 @@ def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypat
     assert fill(SampleRecord(tmp_path), evaluation(), engine) == 0 and len(engine.requests) == 5
 
 
-def test_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
-    fill(SampleRecord(tmp_path), evaluation(), ScriptedEngine(answer, identity={"model": "a"}))
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    shown = evaluation().prompts  # only the first prompt stands in the settings; the record knows the others
-    last = replace(shown, prompts=(*shown.prompts[:5], replace(shown.prompts[5], text="What else?")))
-    for changes, model, says in (
-        ({}, "b", r"engine\.model: was 'a', now 'b'"),
-        ({"prompts": last}, "a", "of 'p5' answers another prompt"),
-    ):
-        with pytest.raises(RunError, match=says):
-            fill(SampleRecord(tmp_path), evaluation(**changes), ScriptedEngine(answer, identity={"model": model}))
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) -> None:
     """First the greedy answers to two problems, then samples, then all of it: the same as in one go."""
     few: dict[str, Any] = {"problems": PROBLEMS[:2]}
@@ -103,3 +88,38 @@ def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) ->
     assert complete(tmp_path / "grown") == complete(tmp_path / "whole")
     names = ("settings.json", "problems.jsonl")
     assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
+
+
+def test_settings_bind_nobody_before_the_first_sample(tmp_path: Path) -> None:
+    """A refused first request, or a kill during the first load of a model, must not block the corrected command."""
+    fill(SampleRecord(tmp_path), evaluation(), ScriptedEngine(answer, fails=lambda request: "refused"))
+    assert fill(SampleRecord(tmp_path), evaluation(seed=4), ScriptedEngine(answer)) == TOTAL
+
+
+def test_samples_of_unknown_origin_are_refused(tmp_path: Path) -> None:
+    run(tmp_path)
+    record, settings = SampleRecord(tmp_path), tmp_path / "settings.json"
+    settings.write_text("{")
+    with pytest.raises(RunError, match=r"settings\.json: invalid JSON"):
+        run(tmp_path)
+    settings.unlink()
+    with pytest.raises(RunError, match=r"settings\.json is missing, so it is not known what is recorded here"):
+        run(tmp_path)
+    record.samples_path.write_bytes(record.samples_path.read_bytes() * 2)
+    with pytest.raises(RunError, match=r"samples\.jsonl, line 25: sample -1 of 'p0' occurs twice"):
+        list(record)
+
+
+@pytest.mark.parametrize("place", ["run/eval/mine/samples.jsonl", "run/eval/mine/.lock", "run/eval", "run/eval/mine"])
+def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> None:
+    link, target = tmp_path / place, tmp_path / "target"
+    link.parent.mkdir(parents=True)
+    if link.suffix or link.name == ".lock":
+        target.write_text("kept")
+    else:
+        target.mkdir()
+    link.symlink_to(target)
+    match = f"^{link}: is a link, which is not written through"
+    with pytest.raises(RunError, match=match), SampleRecord(tmp_path / "run/eval/mine").lock():
+        pass
+    assert target.read_text() == "kept" if target.is_file() else not any(target.iterdir())

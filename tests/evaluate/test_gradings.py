@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from trimsft.errors import DataError, RunError
-from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
+from trimsft.evaluate import Evaluated
 from trimsft.evaluate.benchmarks import fingerprint, load_benchmark, read_problems, write_problems
-from trimsft.evaluate.engines import EngineError, Request
+from trimsft.evaluate.engines import Request
 from trimsft.report.comparison import CompareSettings, compare
 
-from .scripted import ScriptedEngine
+from .test_run import benchmark, run_eval
+
+__all__ = ["benchmark", "run_eval"]
 
 GSM8K = "#### (-?[0-9.,]+)"
 CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"]}
@@ -67,22 +69,6 @@ def test_a_row_may_have_several_right_answers(tmp_path: Path) -> None:
 # ---- from problems to scores
 
 
-@pytest.fixture
-def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
-    def evaluate_with(benchmark: Path, answers: Callable[[Request], str] | None, **options: Any) -> Evaluated:
-        monkeypatch.setattr(run, "make_engine", lambda settings: _engine(answers))
-        given = {"model": "m", "benchmarks": [str(benchmark)], "out": tmp_path / "run", "template": "plain"}
-        return evaluate(EvalSettings(**{"samples": 2} | given | options))
-
-    return evaluate_with
-
-
-def _engine(answers: Callable[[Request], str] | None) -> ScriptedEngine:
-    if answers is None:
-        raise EngineError("nothing is generated anew", field="engine")
-    return ScriptedEngine(answers, identity={"model": "m"})
-
-
 @pytest.mark.parametrize(
     ("options", "row", "answer", "says"),
     [
@@ -106,33 +92,11 @@ def test_how_answers_are_graded_is_said_once(
         prompts.append(request.prompt)
         return answer if request.sampling.is_greedy else "none"
 
-    (score,) = run_eval(write(tmp_path / "mine.jsonl", row), keep, **options).scores
+    path = write(tmp_path / "mine.jsonl", row)
+    (score,) = run_eval(keep, benchmarks=[str(path)], **options).scores
     assert score.greedy is not None and score.greedy.value == 1 and score.average.value == 0
     assert all(("A. 3\nB. 4\n" in prompt) == (row is CHOICE) for prompt in prompts)
     assert score.grader.grading == says
-
-
-def test_another_grading_needs_no_engine(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
-    rows = [{"id": f"p{n}", "problem": f"{n}?", "answer": str(n)} for n in range(3)]
-    path = write(tmp_path / "mine.jsonl", *rows)
-    digits = {f"{n}?": f"so\n#### {n}" for n in range(3)}
-    (boxed,) = run_eval(
-        path, lambda request: next(text for key, text in digits.items() if key in request.prompt)
-    ).scores
-    assert boxed.average is not None and boxed.average.value == 0 and boxed.statuses == {"no_answer": 6}
-    samples = (tmp_path / "run/eval/mine/samples.jsonl").read_bytes()
-    for _ in range(2):  # graded anew, then read
-        (found,) = run_eval(path, None, pattern=GSM8K).scores
-        assert found.average is not None and found.average.value == 1 and found.interval("majority@2").value == 1
-    assert (tmp_path / "run/eval/mine/samples.jsonl").read_bytes() == samples
-    (tmp_path / "run").rename(tmp_path / "by-pattern")
-    run_eval(path, lambda request: r"\boxed{1}")
-    with pytest.raises(
-        RunError, match=r"run was graded by strict \d+, by-pattern by strict \d+ \(regex '####.*, so their"
-    ):
-        compare(CompareSettings(runs=(tmp_path / "by-pattern", tmp_path / "run")))
-    (again,) = run_eval(path, None).scores
-    assert again.average is not None and again.average.value == pytest.approx(1 / 3)
 
 
 # ---- a scorer of one's own
@@ -148,7 +112,8 @@ def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", {"problem": "Capital?", "answer": "Paris"}, MATH | {"answer": "B"})
-    (score,) = run_eval(path, lambda request: "Paris or B", grader="scorer_here:score").scores
+    own: dict[str, Any] = {"benchmarks": [str(path)], "grader": "scorer_here:score"}
+    (score,) = run_eval(lambda request: "Paris or B", **own).scores
     before = score.grader
     assert before.kind == "scorer_here:score" and len(before.version) == 12 and before.grading == ""
     grades = (tmp_path / "run/eval/mine/grades.jsonl").read_text().splitlines()
@@ -156,7 +121,7 @@ def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated],
     shutil.copytree(tmp_path / "run", tmp_path / "before")
     scorer.write_text("def score(response, gold): return False\n")
     sys.modules.pop("scorer_here")
-    (changed,) = run_eval(path, None, grader="scorer_here:score").scores
+    (changed,) = run_eval(**own).scores
     assert changed.interval("average").value == 0
     with pytest.raises(RunError, match=r"run was graded by scorer_here:score .*, before by scorer_here:score "):
         compare(CompareSettings(runs=(tmp_path / "before", tmp_path / "run")))

@@ -72,19 +72,6 @@ def test_pass_at_k_by_hand(n, correct, k, expected):
     assert pass_at_k(n, correct, k) == expected
 
 
-@pytest.mark.parametrize(
-    ("clusters", "k", "expected"),
-    [
-        ([0, 0, 1, None], 4, 1.0),
-        ([0, 0, 1, None], 2, 4 / 6),  # pairs: 00 and two 0-None win, two 01 tie, one 1-None loses
-        ([0, 1, 2], 3, 1 / 3),
-        ([None, None], 2, 0.0),
-    ],
-)
-def test_majority_by_hand(clusters, k, expected):
-    assert majority_at_k(clusters, k, correct={0: True, 1: False, 2: False}) == pytest.approx(expected, rel=1e-14)
-
-
 @given(votes(), st.data())
 def test_majority_is_the_average_over_every_subset(ballot, data):
     clusters, correct = ballot

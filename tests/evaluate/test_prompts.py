@@ -11,16 +11,6 @@ EOS, START, END = 0, 1, 2
 QWEN = f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_auto_takes_the_chat_template_of_an_unknown_family() -> None:
-    tokenizer = make_tokenizer()
-    prompts = make_prompts(["1+1?", "2+2?"], tokenizer)
-    assert prompts.template == "chat" and prompts.example == QWEN
-    first = prompts.prompts[0]
-    assert tokenizer.decode(first.tokens) == QWEN
-    assert first.messages == ({"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "1+1?"})
-    assert make_prompts(["1+1?"], make_tokenizer(chat=None)).template == "plain"
-
-
 @pytest.mark.parametrize(
     ("template", "chat", "stop", "stop_tokens"),
     [

@@ -1,4 +1,4 @@
-"""From problems to scores with a scripted engine: what is written, what goes on, and what an interrupt leaves."""
+"""From problems to scores with a scripted engine: what is written, what goes on, what is refused and printed."""
 
 import json
 import signal
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.processes import finish, start, wait_for
 from trimsft import evaluate_model
-from trimsft.errors import RunError
+from trimsft.cli import app
+from trimsft.errors import RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
@@ -119,8 +121,12 @@ def test_other_texts_under_a_known_id_are_refused(
     assert engine.requests == [] and score.greedy is not None and score.greedy.value == 5 / 6
     rows[1]["problem"] = "What is 3+3?"
     benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    before = (tmp_path / "run/eval/sums/samples.jsonl").read_bytes()
     with pytest.raises(RunError, match="of 'sum-2' answers another prompt"):
         run_eval(engine)
+    with pytest.raises(RunError, match=r"engine\.model: was 'm', now 'another'"):
+        run_eval(ScriptedEngine(able, identity={"model": "another"}), model="another")
+    assert (tmp_path / "run/eval/sums/samples.jsonl").read_bytes() == before
 
 
 def test_a_refusal_leaves_nothing_behind(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
@@ -187,3 +193,81 @@ def test_a_served_model_is_asked_as_other_engines_ask_it(
         asked = EvalSettings(model=model, benchmarks=[str(benchmark)], server=server.address, tokenizer=tokenizer)
         evaluation = Evaluation("sums", load_benchmark(benchmark), asked)
         assert evaluation.with_prompts(run.make_engine(asked).tokenizer).prompts.template == template
+
+
+# ---- the command, and its settings
+
+
+def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    runs = {"hopeless": lambda request: "I do not know.", "able": able}
+    for name, script in runs.items():
+        monkeypatch.setattr(run, "make_engine", lambda settings, script=script: ScriptedEngine(script))
+        words = ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path / name), "--template", "plain"]
+        shown = CliRunner().invoke(app, words)
+        assert shown.exit_code == 0, shown.output
+        assert shown.stderr.startswith("trimsft: loading m, to be evaluated on sums\n")
+        assert "What is 1+1?" in shown.stderr and "recorded in" in shown.stderr
+        first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
+        note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
+        assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
+        assert "0 of 54 samples, at most 110,592 tokens" in first and "54 of 54 samples, " in last
+    (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert scores["metrics"]["greedy"]["value"] == 1.0
+    both = ["compare", *(str(tmp_path / name) for name in runs)]
+    assert "Difference to hopeless" in CliRunner().invoke(app, both).stdout
+    found, greedy = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
+    assert found["candidate"] == "able" and len(found["better"]) == 6 and greedy["metric"] == "greedy"
+    hot = "--temperatures 0.6 --temperatures 0.3 --temperature-samples 2"
+    grown = CliRunner().invoke(app, [*words, *hot.split()])
+    assert grown.exit_code == 0 and "T=0.3" in grown.stdout and "78 of 78 samples" in grown.stderr
+    assert "\\toprule" in CliRunner().invoke(app, [*both, "--format", "latex"]).stdout
+
+
+SERVER = {"server": "http://localhost:8000"}
+
+
+def settings(**changes: Any) -> EvalSettings:
+    return EvalSettings(**{"model": "m", "benchmarks": ("math500",)} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"benchmarks": ()}, "benchmarks", "must be one or more"),
+        (
+            {"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")},
+            "benchmarks",
+            "each recorded under a name of its own, got ['x', 'x']",
+        ),
+        ({"temperature": 0}, "temperature", "makes all 8 samples of a problem the same; set samples=0"),
+        ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
+        ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1 (the samples), each once"),
+        ({"temperatures": (0.5,), "samples": 0}, "temperatures", "has no effect on the greedy answer alone"),
+        ({"temperature_samples": 2}, "temperature_samples", "has no effect without further temperatures"),
+        ({"grading": "regex"}, "pattern", "is missing for grading 'regex'"),
+        ({"grader": "quen"}, "grader", "unknown name 'quen'; did you mean 'qwen'?"),
+        ({"grader": "a b:c"}, "grader", "must be module:Attribute, such as my_module:score"),
+        ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader 'mine:score'"),
+        (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
+        ({"tokenizer": "t"}, "tokenizer", "has no effect without a server"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings(**changes)
+    assert refused.value.field == field and says in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"model: no such folder: '\./gone'"):
+        run.make_engine(settings(model="./gone", engine="transformers"))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match=r"model: is a run without a model yet, got .*; finish its training first"):
+        run.make_engine(settings(model=str(tmp_path), engine="transformers"))
+
+
+def test_where_it_is_recorded(tmp_path: Path) -> None:
+    assert settings(model="org/Some-Model").run.path == Path("runs/some-model-eval")
+    assert settings(model=str(tmp_path), out=tmp_path / "there").run.path == tmp_path / "there"
+    (tmp_path / "manifest.json").write_text("{}")
+    assert settings(model=str(tmp_path)).run.path == tmp_path

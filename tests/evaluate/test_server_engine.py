@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import json
-import signal
 import socket
 import threading
 import time
@@ -139,20 +138,6 @@ def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn])
     engine.check([sampled])
     server.answer = lambda body: (200, said("", finish="length"))  # one that thinks first shows nothing
     engine.check([sampled])
-
-
-def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., StandIn]) -> None:
-    server, silence = serve(), threading.Event()
-    server.answer = lambda body: (silence.wait(60), echo(body))[1]
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            complete(ServerEngine(server.address, "m"), make_requests(samples=0))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        silence.set()
 
 
 def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn]) -> None:
