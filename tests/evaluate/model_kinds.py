@@ -49,7 +49,6 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"moe_intermediate_size": 32, "first_k_dense_replace": 1},
     ),
     "gpt2, learned positions": ("GPT2", {**GPT, "n_positions": 256}),
-    "llama, yarn": ("Llama", {**GROUPED, **rope("yarn", factor=4.0, original_max_position_embeddings=16)}),
     "llama, dynamic": ("Llama", {**GROUPED, "max_position_embeddings": 28, **rope("dynamic", factor=4.0)}),
     "phi3, longrope, not reached": ("Phi3", {**GROUPED, "original_max_position_embeddings": 28, **long_rope(28)}),
 }
@@ -62,7 +61,6 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
         {**WIDE, **MIXED, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 16},
     ),
     "phi3, longrope": ("Phi3", {**GROUPED, "original_max_position_embeddings": 16, **long_rope(16)}),
-    "phimoe, window in its masks": ("Phimoe", {**GROUPED, **EXPERTS, "sliding_window": 6}),
     "llama4, chunks": (
         "Llama4",
         {**WIDE, "intermediate_size_mlp": 64, "attention_chunk_size": 6, "num_local_experts": 2, "moe_layers": []},
@@ -77,7 +75,7 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Builds that go through their own `generate`."""
 
-NOT_IN_FLOAT64 = ("DeepseekV3", "Gemma2", "GptOss", "Phimoe", "Qwen3Next")
+NOT_IN_FLOAT64 = ("DeepseekV3", "Gemma2", "GptOss", "Qwen3Next")
 """Some experts' matmul has none; of fully masked rows eager attention makes nan in it."""
 
 

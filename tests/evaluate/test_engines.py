@@ -15,7 +15,7 @@ from trimsft.evaluate.engines.vllm_engine import VllmEngine
 from trimsft.evaluate.prompts import make_prompts
 
 from .scripted import ScriptedEngine
-from .tiny_model import make_model, make_tokenizer, save_model
+from .tiny_model import CHAT, make_model, make_tokenizer, save_model
 
 CPU = torch.device("cpu")
 PROBLEMS = ["1+1?", "What is 1+1?", "A longer problem than the others: what is 2 and 2?"]
@@ -166,3 +166,33 @@ def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     assert [whole[at].text for at in greedy] == [plain[at].text.rstrip("\ufffd") for at in greedy]
     with pytest.raises(EngineError, match="max_tokens: 250 new tokens"):
         next(engine.generate(make_requests(max_tokens=250)))
+
+
+# ---- what is asked, and what ends an answer
+
+
+@pytest.mark.parametrize(
+    ("template", "chat", "stop", "stop_tokens"),
+    [
+        ("auto", CHAT, (), (0, 2)),  # the turn ends with a token that is not eos
+        ("qwen-boxed", None, (), (0, 2)),
+        ("plain", None, ("\n\nProblem:",), (0,)),
+        ("deepseek", None, (), (0,)),
+        ("llama-base-boxed", None, ("<|end_of_text|>",), (0,)),
+        ("chat", "{{ messages[0]['content'] }} and so on", (), (0,)),  # words of a template end nothing
+    ],
+)
+def test_what_ends_an_answer(
+    template: str, chat: str | None, stop: tuple[str, ...], stop_tokens: tuple[int, ...]
+) -> None:
+    prompts = make_prompts(["1+1?"], make_tokenizer(chat=chat), template=template)
+    assert (prompts.stop, prompts.stop_tokens) == (stop, stop_tokens)
+
+
+def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
+    prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
+    assert prompts.template == "chat" and prompts.prompts[0].tokens == ()
+    assert prompts.example == "[system] Be brief.\n[user] 1+1?"
+    plain = make_prompts(["1+1?"], template="plain")
+    assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")
+    assert plain.stop == ("\n\nProblem:",)

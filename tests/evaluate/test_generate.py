@@ -8,7 +8,6 @@ import pytest
 
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
-from trimsft.evaluate import run as run_module
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.run import fill, sample_seed
 from trimsft.evaluate.samples import IncompleteEvaluation, Key, SampleRecord
@@ -66,12 +65,6 @@ def test_without_a_sample_there_is_no_score(tmp_path: Path) -> None:
         record.require_complete(record.protocol().keys(PROBLEMS))
     later, engine = run(tmp_path)
     assert later == len(engine.requests) == 4
-
-
-def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "GIVE_UP_AFTER", 5)
-    engine = ScriptedEngine(answer, fails=lambda request: "gone")
-    assert fill(SampleRecord(tmp_path), evaluation(), engine) == 0 and len(engine.requests) == 5
 
 
 def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) -> None:

@@ -74,14 +74,12 @@ def test_logits_that_are_not_finite_are_no_answers() -> None:
 def test_a_model_gets_its_own_attention_back() -> None:
     model = make_model()
     before = model.config._attn_implementation
-    for close in (False, True):
-        first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
-        next(first)
-        assert model.config._attn_implementation == attention.NAME
-        with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
-            next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
-        assert first.close() is None if close else len(list(first)) == len(make_requests()) - 1
-        assert model.config._attn_implementation == before
+    first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
+    next(first)
+    with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
+        next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
+    first.close()
+    assert model.config._attn_implementation == before
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
