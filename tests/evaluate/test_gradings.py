@@ -42,9 +42,7 @@ def test_choices_are_asked_where_answers_are_letters(tmp_path: Path) -> None:
     assert plain[0].question == "2+2?" and plain[0].answer == "1"
     (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
     assert read_problems(tmp_path / "again.jsonl") == problems
-    with pytest.raises(
-        DataError, match="line 1: 'answer' must be a letter from A to B, or the number"
-    ):
+    with pytest.raises(DataError, match="line 1: 'answer' must be a letter from A to B, or the number"):
         load_benchmark(write(tmp_path / "other.jsonl", CHOICE | {"answer": "C"}), letters=True)
 
 

@@ -162,8 +162,7 @@ def evaluate(settings: EvalSettings) -> Output:
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
-            note(text)
+        note(f"{benchmark}, template {prompts.template}, the first prompt:\n  {shown}")
 
     with Progress() as show:
         evaluated = run.evaluate(

@@ -49,8 +49,7 @@ class Evaluated(Tabular):
     @property
     def tables(self) -> list[Table]:
         k = min(score.samples for score in self.scores)
-        metrics = ["average", f"pass@{k}", f"majority@{k}"] if k else []
-        metrics += ["greedy"] if all(score.greedy for score in self.scores) else []
+        metrics = ["average", f"pass@{k}", f"majority@{k}", "greedy"] if k else ["greedy"]
         rows = []
         for one in self.scores:
             shares = [Cell.of(one.interval(metric)) for metric in metrics]
@@ -160,7 +159,7 @@ class Evaluation:
             temperature_samples=settings.temperature_samples if settings.temperatures else 0,
             seed=settings.seed,
             engine={} if engine is None else {"name": engine.name, **engine.identity},
-            details={} if engine is None or prompts is None else {**engine.details, "notes": list(prompts.notes)},
+            details={} if engine is None or prompts is None else dict(engine.details),
         )
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
