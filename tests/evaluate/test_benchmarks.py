@@ -7,6 +7,7 @@ Names of columns are as published; types of columns and forms of answers are ass
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,22 @@ from datasets import Dataset, Features, List, Value
 
 from trimsft.data import files
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import BENCHMARKS, Problem, benchmark_name, load_benchmark, read_problems
+from trimsft.evaluate.benchmarks import (
+    BENCHMARKS,
+    Problem,
+    benchmark_name,
+    fingerprint,
+    load_benchmark,
+    read_problems,
+    write_problems,
+)
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
+
+
+CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"]}
+MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "grading": "os:system"}  # no file names code
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -87,6 +100,28 @@ def test_a_file_that_unpacks_without_end_is_named(tmp_path: Path, monkeypatch: p
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 2**24
         tracemalloc.stop()
+
+
+def test_choices_are_asked_where_answers_are_letters(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", CHOICE, CHOICE | {"answer": "b"}, CHOICE | {"answer": [1, "A"]})
+    problems = load_benchmark(path, letters=True)
+    assert [one.answer for one in problems] == ["B", "B", ("B", "A")]
+    assert {one.question for one in problems} == {"2+2?\nA. 3\nB. 4"} and problems[0].rules.choices == ("3", "4")
+    plain = load_benchmark(path)  # a column of that name may be somebody else's
+    assert plain[0].question == "2+2?" and plain[0].answer == "1"
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    assert read_problems(tmp_path / "again.jsonl") == problems
+    with pytest.raises(DataError, match="line 1: 'answer' must be a letter from A to B, or the number"):
+        load_benchmark(write(tmp_path / "other.jsonl", CHOICE | {"answer": "C"}), letters=True)
+
+
+def test_a_row_may_have_several_right_answers(tmp_path: Path) -> None:
+    rows = ({"problem": "A root?", "answer": ["2", 3.5]}, MATH | {"answer": ["2"]})
+    several, one = problems = read_problems(write(tmp_path / "mine.jsonl", *rows))
+    assert (several.answer, one.answer, one.choices) == (("2", "3.5"), "2", ())
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    assert [problem.answer for problem in read_problems(tmp_path / "again.jsonl")] == [p.answer for p in problems]
+    assert fingerprint([several]) != fingerprint([replace(several, answer="2")])
 
 
 TEXT, INTEGER = Value("string"), Value("int64")

@@ -1,8 +1,10 @@
 """From problems to scores with a scripted engine: what is written, what goes on, what is refused and printed."""
 
 import json
+import shutil
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.run import Evaluation
-from trimsft.evaluate.scores import load_run
+from trimsft.evaluate.scores import best_temperature, load_run
+from trimsft.report import CompareSettings, compare
 
 from .scripted import ScriptedEngine
+from .test_benchmarks import CHOICE, MATH, write
 from .test_server_engine import StandIn, serve
 from .tiny_model import CHAT, make_tokenizer
 
@@ -30,9 +34,7 @@ PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 *
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
-    path = tmp_path / "sums.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
-    return path
+    return write(tmp_path / "sums.jsonl", *PROBLEMS)
 
 
 def able(request: Request) -> str:
@@ -116,11 +118,11 @@ def test_other_texts_under_a_known_id_are_refused(
 ) -> None:
     rows, engine = [dict(row) for row in PROBLEMS], ScriptedEngine(able, identity=KNOWN)
     rows[1]["answer"] = "5"  # a corrected gold changes the scores, and no text
-    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(benchmark, *rows)
     (score,) = run_eval(engine).scores
     assert engine.requests == [] and score.greedy is not None and score.greedy.value == 5 / 6
     rows[1]["problem"] = "What is 3+3?"
-    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(benchmark, *rows)
     before = (tmp_path / "run/eval/sums/samples.jsonl").read_bytes()
     with pytest.raises(RunError, match="of 'sum-2' answers another prompt"):
         run_eval(engine)
@@ -268,3 +270,111 @@ def test_where_it_is_recorded(tmp_path: Path) -> None:
     assert settings(model=str(tmp_path), out=tmp_path / "there").run.path == tmp_path / "there"
     (tmp_path / "manifest.json").write_text("{}")
     assert settings(model=str(tmp_path)).run.path == tmp_path
+
+
+# ---- other answers than boxed mathematics
+
+GSM8K = "#### (-?[0-9.,]+)"
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "answer", "says"),
+    [
+        ({"grading": "choice"}, CHOICE, "The answer is (B).", "choice"),
+        ({"grading": "exact"}, {"problem": "Capital?", "answer": "Paris"}, "Paris", "exact"),
+        ({"pattern": GSM8K}, {"problem": "3+3?", "answer": 6}, "So\n#### 6", f"regex {GSM8K!r}"),
+        ({}, {"problem": "A root?", "answer": ["2", "3"]}, r"\boxed{3}", ""),
+    ],
+)
+def test_how_answers_are_graded_is_said_once(
+    run_eval: Callable[..., Evaluated],
+    tmp_path: Path,
+    options: dict[str, str],
+    row: dict[str, Any],
+    answer: str,
+    says: str,
+) -> None:
+    prompts = []
+
+    def keep(request: Request) -> str:
+        prompts.append(request.prompt)
+        return answer if request.sampling.is_greedy else "none"
+
+    path = write(tmp_path / "mine.jsonl", row)
+    (score,) = run_eval(keep, benchmarks=[str(path)], **options).scores
+    assert score.greedy is not None and score.greedy.value == 1 and score.average.value == 0
+    assert all(("A. 3\nB. 4\n" in prompt) == (row is CHOICE) for prompt in prompts)
+    assert score.grader.grading == says
+
+
+@pytest.fixture
+def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scorer_here.py").write_text("def score(response, gold): return gold in response, response[:1]\n")
+    yield tmp_path / "scorer_here.py"
+    sys.modules.pop("scorer_here", None)
+
+
+def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", {"problem": "Capital?", "answer": "Paris"}, MATH | {"answer": "B"})
+    own: dict[str, Any] = {"benchmarks": [str(path)], "grader": "scorer_here:score"}
+    (score,) = run_eval(lambda request: "Paris or B", **own).scores
+    before = score.grader
+    assert before.kind == "scorer_here:score" and len(before.version) == 12 and before.grading == ""
+    grades = (tmp_path / "run/eval/mine/grades.jsonl").read_text().splitlines()
+    assert score.interval("average").value == 1 and json.loads(grades[0])["answer"] == "P"
+    shutil.copytree(tmp_path / "run", tmp_path / "before")
+    scorer.write_text("def score(response, gold): return False\n")
+    sys.modules.pop("scorer_here")
+    (changed,) = run_eval(**own).scores
+    assert changed.interval("average").value == 0
+    with pytest.raises(RunError, match=r"run was graded by scorer_here:score .*, before by scorer_here:score "):
+        compare(CompareSettings(runs=(tmp_path / "before", tmp_path / "run")))
+
+
+# ---- over the temperature
+
+
+def cools(request: Request) -> str:
+    """Right more often the lower the temperature is, and wrong when greedy."""
+    known = request.sampling.temperature < 0.5 or request.seed % 3 == 0
+    right = known and not request.sampling.is_greedy
+    return f"\\boxed{{{2 * int(request.prompt.split('What is ')[1].split('+')[0]) + (not right)}}}"
+
+
+@pytest.fixture
+def run_at(run_eval: Callable[..., Evaluated], tmp_path: Path) -> Callable[..., Evaluated]:
+    return lambda name, **options: run_eval(cools, **{"samples": 3, "out": tmp_path / name} | options)
+
+
+def test_a_record_grows_by_temperatures(run_at: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_at("grown")
+    before = samples_of(tmp_path / "grown")
+    run_at("grown", temperatures=(0.6,), temperature_samples=2)
+    (grown,) = run_at("grown", temperatures=(0.6, 0.3)).scores
+    samples = samples_of(tmp_path / "grown")
+    assert samples[: len(before)] == before and len(samples) == 6 * (3 + 1 + 2 * 4)
+    (whole,) = run_at("whole", temperatures=[0.3, 0.6]).scores  # the same from nothing, in whatever order
+    assert whole == grown == load_run(tmp_path / "grown")[0]
+    assert sorted(samples_of(tmp_path / "whole"), key=str) == sorted(samples, key=str)
+    assert len({(line["seed"]) for line in samples}) == len(samples)
+    assert grown.at_temperature[0.3].value == 1.0 and grown.greedy.value == 0.0
+    assert best_temperature([grown]) == 0.3
+    graded = [json.loads(line) for line in (tmp_path / "grown/eval/sums/grades.jsonl").read_text().splitlines()]
+    assert len(graded) == len(samples) and {line["cluster"] for line in graded if line["temperature"]} == {None}
+
+
+def test_runs_are_compared_where_the_reference_is_best(run_at: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_at("sft", temperatures=(0.6, 0.3))
+    run_at("trim", temperatures=(0.3,), seed=1)
+    run_at("old")
+    paths = {name: tmp_path / name for name in ("sft", "trim", "old")}
+    compared = compare(CompareSettings(runs=(paths["sft"], paths["trim"])))
+    assert [one.metric for one in compared.comparisons] == ["average", "greedy", "T=0.3"]
+    assert compared.comparisons[-1].before == compared.comparisons[-1].after == 1.0
+    text = compared.render("markdown")
+    assert "sft is right most often at T=0.3." in text and "Correct over the temperature" in text
+    assert "T=0.6" in text
+    lacking = compare(CompareSettings(runs=(paths["sft"], paths["old"])))
+    assert [one.metric for one in lacking.comparisons] == ["average", "greedy"]
+    assert "sft is right most often at T=0.3, where old has no answers." in lacking.render("markdown")

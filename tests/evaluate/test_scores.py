@@ -7,15 +7,26 @@ import math
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.metrics import cluster, majority, majority_at_k, pass_at_k
-from trimsft.evaluate.scores import BenchmarkScore, load_run, macro, over_runs, read_scores, write_scores
+from trimsft.evaluate.scores import (
+    BenchmarkScore,
+    best_temperature,
+    load_run,
+    macro,
+    over_runs,
+    read_scores,
+    temperatures_of,
+    write_scores,
+)
 
 from .graded import STRICT, random_counts, same, samples_of, score, score_of
 
@@ -192,3 +203,39 @@ def test_majority_is_the_average_over_every_subset(ballot, data):
     sizes = Counter(vote for vote in clusters if vote is not None)
     right, wrong = ([size for vote, size in sizes.items() if correct[vote] is which] for which in (True, False))
     assert majority(right, wrong) == pytest.approx(by_every_subset(clusters, len(clusters), correct))
+
+
+# ---- over the temperature
+
+
+def at(temperature: float, problem: str, answers: str) -> list[Any]:
+    drawn = samples_of(problem, answers)
+    return [dataclasses.replace(sample, temperature=temperature) for sample in drawn]
+
+
+def curve(name: str, hot: str, cool: str, greedy: str) -> BenchmarkScore:
+    """Two problems: of the first so many answers at temperatures 1 and 0.6 and one greedily; the second all right."""
+    samples = [*samples_of("a", hot, greedy=greedy), *at(0.6, "a", cool)]
+    right = [*samples_of("b", "1 1 1 1", greedy="1"), *at(0.6, "b", "1 1")]
+    return score(name, [*samples, *right], same, resamples=100)
+
+
+def test_scores_by_temperature() -> None:
+    found = curve("toy", "1 2 2 2", "1 2", "2")
+    assert (found.average.value, found.at_temperature[0.6].value, found.greedy.value) == (5 / 8, 0.75, 0.5)
+    assert found.interval("all_right").value == 0.5
+    assert found.interval("T=1") == found.average and found.interval("T=0") == found.greedy
+    assert found.interval("T=0.6") == found.at_temperature[0.6] and "T=0.6" in found.metrics
+    assert found.temperature_samples == 2 and [p.correct_at for p in found.per_problem] == [{0.6: 1}, {0.6: 2}]
+    assert found.statuses == {"correct": 5, "wrong": 3}  # of the samples at 1 alone
+    with pytest.raises(UsageError, match=r"no 'T=0.3' with 4 samples .*greedy, T=0.6, no_answer"):
+        found.interval("T=0.3")
+
+
+def test_the_best_temperature_is_that_of_the_mean_over_benchmarks() -> None:
+    cool, hot = curve("x", "1 2 2 2", "1 1", "2"), curve("y", "1 1 1 1", "1 2", "1")
+    assert temperatures_of([cool, hot]) == [0.0, 0.6, 1.0]
+    assert best_temperature([cool]) == 0.6 and best_temperature([hot]) == 0.0  # of equals the lowest
+    assert best_temperature([cool, curve("y", "1 1 1 1", "2 2", "2")]) == 1.0
+    (difference,) = compare_runs([cool], {"hot": [curve("x", "1 1 1 1", "1 2", "1")]}, ["T=0.6"])
+    assert (difference.before, difference.after, difference.problems) == (1.0, 0.75, 2)
