@@ -67,7 +67,7 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     ("row", "says"),
     [
         ("{", "line 2: not usable JSON"),
-        ({"question": "?", "answer": "1"}, "line 2: problem: field required, .*; the row has 'question', 'answer'"),
+        ({"question": "?", "answer": "1"}, "line 2: problem: field required, .*; the row has 'question'"),
         ({"problem": "?", "answer": []}, "line 2: answer: field required"),
         ({"problem": "?", "answer": ["1", " "]}, "line 2: an answer is blank"),
         ({"problem": "?", "answer": True}, "line 2: answer.*: input should be a valid"),
@@ -82,7 +82,7 @@ def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"unknown name 'maths500'; did you mean 'math500'\? known: math500, "):
+    with pytest.raises(UsageError, match=r"unknown name 'maths500'; did you mean 'math500'\?"):
         load_benchmark("maths500")
     with pytest.raises(DataError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")
@@ -173,12 +173,3 @@ def test_what_is_asked_and_how_it_is_read(name: str, monkeypatch: pytest.MonkeyP
     assert load_benchmark(name) == expected
     assert asked == [(dataset, config, split, BENCHMARKS[name].revision)]
     assert load_benchmark(name, limit=1) == expected[:1]
-
-
-def test_out_of_reach_it_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any, **settings: Any) -> None:
-        raise ConnectionError("no\nroute.")
-
-    monkeypatch.setattr("datasets.load_dataset", refuse)
-    with pytest.raises(DataError, match=r"cannot load 'minerva' .*: no route; .* name a file FOLDER/minerva\.jsonl"):
-        load_benchmark("minerva")

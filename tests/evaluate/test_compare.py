@@ -51,11 +51,6 @@ def test_drawing_agrees_with_the_exact_test_and_never_says_0():
     assert sign_flip(np.linspace(1, 2, 40), draws=999) == 1 / 1000
 
 
-def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([]) == []
-
-
 def test_a_comparison_by_hand():
     before, after = score_of("toy", [0, 8, 4, 1, 3]), score_of("toy", [6, 2, 5, 1, 5])
     found = one_comparison(before, after, resamples=500)

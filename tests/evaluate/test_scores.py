@@ -65,9 +65,7 @@ def test_greedy_decoding_alone_is_scored(tmp_path):
     samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
     found = score("toy", samples, same, resamples=50)
     assert (found.problems, found.samples, list(found.metrics)) == (2, 0, ["greedy"])
-    assert found.greedy is not None and found.greedy.value == 0.5 == found.interval("greedy").value
-    assert found.average is None
-    assert macro([found], "greedy", resamples=50).value == 0.5
+    assert found.average is None and found.greedy.value == 0.5 == macro([found], "greedy", resamples=50).value
     write_scores(tmp_path / "toy", found)
     assert read_scores(tmp_path / "toy") == found
     with pytest.raises(ValueError, match=r"no 'average' with 0 samples a problem; known: greedy$"):
@@ -96,7 +94,7 @@ def test_what_cannot_be_averaged_is_refused():
     one, other = score_of("b", [1, 2, 3]), score_of("b", [1, 2])
     with pytest.raises(ValueError, match="different problems of 'b': 1, such as 'p002'"):
         over_runs([[one], [other]])
-    with pytest.raises(ValueError, match=r"benchmarks: must be the same for both runs, got \['b'\] and \['b', 'c'\]"):
+    with pytest.raises(ValueError, match="benchmarks: must be the same for both runs"):
         over_runs([[one], [one, score_of("c", [1])]])
     with pytest.raises(ValueError, match=r"must be one or more, each once, got \['b', 'b'\]"):
         macro([one, other])
@@ -135,11 +133,6 @@ def test_damaged_scores_are_refused(tmp_path: Path) -> None:
 answers_drawn = st.lists(st.none() | st.sampled_from(["1/2", "0.5", "50%", "2", "2.0", "x", ""]), max_size=12)
 
 
-def same_value(a: str, b: str) -> bool:
-    values = {"1/2": 0.5, "0.5": 0.5, "50%": 0.5, "2": 2.0, "2.0": 2.0}
-    return a in values and values[a] == values.get(b)
-
-
 def crooked(a: str, b: str) -> bool:
     """Neither symmetric nor transitive, as real graders are."""
     return (a, b) in {("1/2", "0.5"), ("0.5", "1/2"), ("0.5", "50%"), ("50%", "0.5"), ("2", "x")}
@@ -160,12 +153,11 @@ def test_the_most_frequent_text_opens_the_cluster(answers, clusters):
     assert cluster(answers, crooked) == clusters
 
 
-@pytest.mark.parametrize("equivalent", [same_value, crooked])
 @given(data=st.data(), answers=answers_drawn)
-def test_permuting_the_samples_permutes_the_clusters(equivalent, data, answers):
+def test_permuting_the_samples_permutes_the_clusters(data, answers):
     order = data.draw(st.permutations(range(len(answers))))
-    clusters = cluster(answers, equivalent)
-    assert cluster([answers[place] for place in order], equivalent) == [clusters[place] for place in order]
+    clusters = cluster(answers, crooked)
+    assert cluster([answers[place] for place in order], crooked) == [clusters[place] for place in order]
 
 
 @st.composite
