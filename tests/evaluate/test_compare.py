@@ -1,4 +1,4 @@
-"""Paired comparison: p-values against scipy and against each other, flips, Holm, and when a mark is earned."""
+"""Paired comparison: p-values against scipy, flips, Holm, and when a mark is earned."""
 
 import dataclasses
 
@@ -64,7 +64,7 @@ def test_a_comparison_by_hand():
 
 
 def test_diversity_and_calibration_at_equal_accuracy():
-    """Of p both have two right of four, of q one has more; the candidate agrees with itself more where it is wrong."""
+    """Of p both have two right of four, of q one has more; the candidate is surer where it is wrong."""
     drawn = {"base": ("1 1 2 3", "1 2 3 4"), "trim": ("1 1 2 2", "1 1 1 1")}
     base, trim = (
         score("toy", [*samples_of("p", p), *samples_of("q", q)], same, resamples=50) for p, q in drawn.values()

@@ -1,4 +1,4 @@
-"""Engines: explicit sampling, seeds that do not depend on the batch, where texts end, and what goes wrong."""
+"""Engines: explicit sampling, seeds that do not depend on the batch, prompts, and where texts end."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""From problems to scores with a scripted engine: what is written, what goes on, what is refused and printed."""
+"""From problems to scores with a scripted engine: what is written, goes on, is refused and printed."""
 
 import json
 import shutil
@@ -76,7 +76,12 @@ def test_from_problems_to_scores(run_eval: Callable[..., Evaluated], benchmark: 
 
 def test_greedy_alone_may_grow_into_samples(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
     (greedy,) = run_eval(samples=0, grader="qwen").scores
-    assert greedy.grader.kind == "qwen" and greedy.samples == 0 and greedy.average is None and greedy.greedy is not None
+    assert (
+        greedy.grader.startswith("qwen ")
+        and greedy.samples == 0
+        and greedy.average is None
+        and greedy.greedy is not None
+    )
     (grown,) = run_eval(samples=2).scores
     (part,) = run_eval(samples=1).scores
     assert (grown.samples, part.samples) == (2, 1) and len(samples_of(tmp_path / "run")) == 18
@@ -155,7 +160,7 @@ def test_a_complete_record_is_graded_again_without_an_engine(
     monkeypatch.setattr(run, "make_engine", asks_nothing)
     asked: dict[str, Any] = {"out": tmp_path / "run", "template": "plain"}
     again = evaluate_model("m", str(benchmark), grader="qwen", **asked)
-    assert again.scores[0].metrics == recorded.scores[0].metrics and again.scores[0].grader.kind == "qwen"
+    assert again.scores[0].metrics == recorded.scores[0].metrics and again.scores[0].grader.startswith("qwen ")
     for other in ({"samples": 9}, {"limit": 6, "engine": "vllm"}, {"dtype": "float16"}):
         with pytest.raises(AssertionError, match="no engine is needed"):
             evaluate_model("m", str(benchmark), **asked | other)
@@ -257,8 +262,8 @@ GSM8K = "#### (-?[0-9.,]+)"
 @pytest.mark.parametrize(
     ("options", "row", "answer", "says"),
     [
-        ({"grading": "choice"}, CHOICE, "The answer is (B).", "choice"),
-        ({"grading": "exact"}, {"problem": "Capital?", "answer": "Paris"}, "Paris", "exact"),
+        ({"grading": "choice"}, CHOICE, "The answer is (B).", "(choice)"),
+        ({"grading": "exact"}, {"problem": "Capital?", "answer": "Paris"}, "Paris", "(exact)"),
         ({"pattern": GSM8K}, {"problem": "3+3?", "answer": 6}, "So\n#### 6", f"regex {GSM8K!r}"),
         ({}, {"problem": "A root?", "answer": ["2", "3"]}, r"\boxed{3}", ""),
     ],
@@ -281,7 +286,7 @@ def test_how_answers_are_graded_is_said_once(
     (score,) = run_eval(keep, benchmarks=[str(path)], **options).scores
     assert score.greedy is not None and score.greedy.value == 1 and score.average.value == 0
     assert all(("A. 3\nB. 4\n" in prompt) == (row is CHOICE) for prompt in prompts)
-    assert score.grader.grading == says
+    assert says in score.grader
 
 
 @pytest.fixture
@@ -296,8 +301,7 @@ def test_the_code_of_a_scorer_is_its_version(run_eval: Callable[..., Evaluated],
     path = write(tmp_path / "mine.jsonl", {"problem": "Capital?", "answer": "Paris"}, MATH | {"answer": "B"})
     own: dict[str, Any] = {"benchmarks": [str(path)], "grader": "scorer_here:score"}
     (score,) = run_eval(lambda request: "Paris or B", **own).scores
-    before = score.grader
-    assert before.kind == "scorer_here:score" and len(before.version) == 12
+    assert score.grader.startswith("scorer_here:score ")
     grades = (tmp_path / "run/eval/mine/grades.jsonl").read_text().splitlines()
     assert score.interval("average").value == 1 and json.loads(grades[0])["answer"] == "P"
     shutil.copytree(tmp_path / "run", tmp_path / "before")

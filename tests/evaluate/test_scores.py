@@ -28,7 +28,7 @@ from trimsft.evaluate.scores import (
     write_scores,
 )
 
-from .graded import STRICT, random_counts, same, samples_of, score, score_of
+from .graded import random_counts, same, samples_of, score, score_of
 
 TWO_PROBLEMS = [*samples_of("a", "1 1 2 -", greedy="1"), *samples_of("b", "2 2 1 /", greedy="2")]
 
@@ -112,8 +112,7 @@ def test_scores_come_back_by_name_and_from_one_grader_only(tmp_path: Path) -> No
     assert load_run(tmp_path) == [scores["a"], scores["b"]]
     with pytest.raises(RunError, match="holds no scores of 'gsm8k'; it has a, b"):
         load_run(tmp_path, ["gsm8k"])
-    qwen = dataclasses.replace(STRICT, kind="qwen")
-    write_scores(tmp_path / "eval/b", dataclasses.replace(scores["b"], grader=qwen))
+    write_scores(tmp_path / "eval/b", dataclasses.replace(scores["b"], grader="qwen 3"))
     with pytest.raises(RunError, match="was graded by qwen 3 and strict 3; grade it again with one of them"):
         load_run(tmp_path)
 

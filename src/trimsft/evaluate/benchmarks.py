@@ -191,11 +191,8 @@ def _load_from_hub(name: str) -> list[Problem]:
         with asking_hub(source.hub):
             rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
-        raise DataError(
-            f"cannot load {name!r} from the hub, {source.hub} at {source.revision}: {one_line(error).rstrip('.')}",
-            field="benchmarks",
-            hint=f"without the hub, name a file FOLDER/{name}.jsonl",
-        ) from error
+        problem = f"cannot load {name!r} from the hub, {source.hub}: {one_line(error)}"
+        raise DataError(problem, field="benchmarks", hint=f"or name a file FOLDER/{name}.jsonl") from error
     problems = []
     for number, row in enumerate(rows):
         renamed = {**row, **{field: row[column] for field, column in source.columns.items()}}
@@ -227,13 +224,11 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """Return JSON Lines that `read_problems` reads back."""
-    lines = []
-    for problem in problems:
-        given = {
-            name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False
-        }
-        lines.append(json.dumps(given) + "\n")
-    return "".join(lines).encode()
+    rows = (
+        {name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False}
+        for problem in problems
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:

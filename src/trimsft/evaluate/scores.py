@@ -7,7 +7,7 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 `scores.json` is the last file of an evaluation:
 
-    {"grader": {"kind": "strict", "version": "7", ...}, "benchmark": "math500", "problems": 500,
+    {"grader": "strict 10", "benchmark": "math500", "problems": 500,
      "samples": 8, "metrics": {"average": {"value": 0.61, "low": 0.57, "high": 0.65}, ...},
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
@@ -37,23 +37,11 @@ GRADES = "grades.jsonl"
 SCORES = "scores.json"
 
 
-@dataclass(frozen=True)
-class GradedBy:
-    """The grader of a benchmark; scores by different ones do not compare."""
-
-    kind: str
-    version: str
-    grading: str = ""  # how answers are found, where that is not in a box as mathematics
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.version}" + (f" ({self.grading})" if self.grading else "")
-
-
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkScore:
     """The scores of a run on one benchmark, as scores.json has them."""
 
-    grader: GradedBy
+    grader: str  # its kind and version, and how answers are found where not in a box; scores by others do not compare
     benchmark: str
     problems: int
     samples: int
@@ -105,7 +93,7 @@ def score_counts(
     problems: Sequence[ProblemScore],
     statuses: Mapping[str, int],
     *,
-    grader: GradedBy,
+    grader: str,
     temperature: float = 1.0,
     resamples: int = RESAMPLES,
 ) -> BenchmarkScore:
@@ -206,11 +194,8 @@ def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Proble
         protocol = record.protocol()
         wanted = protocol.keys(problems)
         record.require_complete(wanted)
-        by = GradedBy(
-            kind=grader.name,
-            version=grader.version,
-            grading=str(grading) if grader.uses_rules and grading != Grading() else "",
-        )
+        by = f"{grader.name} {grader.version}"
+        by += f" ({grading})" if grader.uses_rules and grading != Grading() else ""
         rules = {one.id: replace(one.rules, grading=grading) for one in problems}
         golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
         for one in (one for one in record if one.key in wanted):
@@ -266,7 +251,7 @@ def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[Benchmark
     if missing := next((name for name in names if name not in evaluated), None):
         raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
     scores = [read_scores(run.eval_dir / name) for name in names]
-    graders = sorted({f"{one.grader.kind} {one.grader.version}" for one in scores})
+    graders = sorted({one.grader.partition(" (")[0] for one in scores})
     if len(graders) > 1:
         raise RunError(f"{path}: was graded by {' and '.join(graders)}", hint="grade it again with one of them")
     return scores
