@@ -24,7 +24,7 @@ def _box(answer: str) -> str:
 
 def _problems(most: int) -> list[Problem]:
     """Return all problems, or so many of them by a seed."""
-    problems = [problem for name in NAMES for problem in load_benchmark(name, FOLDER)]
+    problems = [problem for name in NAMES for problem in load_benchmark(FOLDER / f"{name}.jsonl")]
     return random.Random(3).sample(problems, most) if most < len(problems) else problems
 
 

@@ -38,13 +38,11 @@ def test_exact_texts(grader: Grader, response: str, gold: str, status: str) -> N
     assert graded(grader, response, gold, Grading("exact"))[0] == status
 
 
-def test_exact_may_ignore_case_and_needs_a_whole_response(grader: Grader) -> None:
-    exact, any_case = Grading("exact"), Grading("exact", ignore_case=True)
-    assert graded(grader, "PARIS", "Paris", any_case) == ("correct", "PARIS")
-    assert graded(grader, "Par", "Paris", exact, truncated=True) == ("truncated", None)
-    assert graded(grader, r"\boxed{Paris} and", "Paris", exact, truncated=True)[0] == "correct"
-    assert grader.equivalent("New  York", "New York", Rules(grading=exact))
-    assert not grader.equivalent("1/2", "0.5", Rules(grading=exact))
+def test_an_exact_text_needs_a_whole_response(grader: Grader) -> None:
+    assert graded(grader, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
+    assert graded(grader, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
+    rules = Rules(grading=Grading("exact"))
+    assert grader.equivalent("New  York", "New York", rules) and not grader.equivalent("1/2", "0.5", rules)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +91,12 @@ def test_a_pattern(grader: Grader, response: str, gold: str, status: str, answer
     assert graded(grader, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
 
 
-def test_what_a_pattern_finds_is_compared_as_declared(grader: Grader) -> None:
-    by_math, by_text = (Grading("regex", pattern="=(.*)", compare=how) for how in ("math", "exact"))
+def test_what_a_pattern_finds_is_compared_as_mathematics(grader: Grader) -> None:
+    by_math = Grading("regex", pattern="=(.*)")
     assert graded(grader, "x=1/2", "0.5", by_math)[0] == "correct"
-    assert graded(grader, "x=1/2", "0.5", by_text)[0] == "wrong"
     assert grader.equivalent("1/2", "0.5", Rules(grading=by_math))
-    assert not grader.equivalent("1/2", "0.5", Rules(grading=by_text))
+    many = [("x=2", "2", Rules(grading=by_math), False), ("", "2", Rules(grading=by_math), True)]
+    assert [grade.status for grade in grader.grade_many(many)] == ["correct", "truncated"]
 
 
 def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def evaluated(folder: str, correct: list[int], benchmark: str = "amc", **asked: 
     """A run with scores; `asked` are the texts of its problems by id."""
     where = Path(folder) / "eval" / benchmark
     where.mkdir(parents=True)
-    grader = {"kind": "strict", "version": GRADER_VERSION}
+    grader = f"strict {GRADER_VERSION}"
     record = {"grader": grader, **score_of(benchmark, correct, resamples=50).as_dict()}
     (where / "scores.json").write_text(json.dumps(record))
     (where / "settings.json").write_text(json.dumps(PROTOCOL))
@@ -207,7 +207,7 @@ def test_comparisons_that_cannot_be_made() -> None:
     evaluated("sft", [1, 2, 3], p000="one", p001="two")
     evaluated("trim", [6, 7, 8], p000="one", p001="another")
     graded = evaluated("graded", [6, 7, 8]) / "scores.json"
-    graded.write_text(json.dumps(json.loads(graded.read_text()) | {"grader": {"kind": "strict", "version": "1"}}))
+    graded.write_text(json.dumps(json.loads(graded.read_text()) | {"grader": "strict 1"}))
     for arguments, message in {
         "sft": "must be two or more, got 'sft'",
         "sft sft --format html": "--format: unknown name 'html'",

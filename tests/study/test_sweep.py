@@ -270,7 +270,7 @@ def run_command(monkeypatch, out, failing=(), **options):
         return Outcome(folder, done, {cell: "out of memory" for cell in cells if cell not in done})
 
     monkeypatch.setattr("trimsft.study.run.run_cells", pretend)
-    options |= {"benchmarks": ("easy", "hard"), "data_dir": str(data), "out": out}
+    options |= {"benchmarks": (str(data / "easy.jsonl"), str(data / "hard.jsonl")), "out": out}
     (outcome,) = run_study(SweepSettings(grid=("objective=trim,dft", "margin=1,2"), **options))
     return outcome, "\n".join(outcomes_output([outcome]).lines)
 

@@ -156,8 +156,7 @@ def evaluate(settings: EvalSettings) -> Output:
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
-            tell(text)
+        tell(f"{benchmark}, template {prompts.template}, the first prompt:\n  {shown}")
 
     with progress() as show:
         evaluated = run.evaluate(

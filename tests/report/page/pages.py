@@ -51,7 +51,7 @@ def make_evaluated(
     where.mkdir(parents=True)
     graded = {name: samples_of(name, words, greedy=greedy) for name, words in answers.items()}
     results = [result for of_problem in graded.values() for result in of_problem]
-    content = {**score(benchmark, results, same).as_dict(), "grader": {"kind": "strict", "version": "1"}}
+    content = {**score(benchmark, results, same).as_dict(), "grader": "strict 1"}
     (where / "scores.json").write_text(json.dumps(content))
     (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
     samples, grades = [], []

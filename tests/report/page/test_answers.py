@@ -73,7 +73,7 @@ def test_evaluations_that_differ_are_not_mixed(tmp_path, runs) -> None:
     settings = runs["SFT"] / "eval/easy/settings.json"
     settings.write_text(json.dumps({"sampling": {"temperature": 0.6}}))
     scores = runs["TrimSFT"] / "eval/easy/scores.json"
-    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"grader": {"kind": "qwen", "version": "1"}}))
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"grader": "qwen 1"}))
     problems = runs["TrimSFT"] / "eval/hard/problems.jsonl"
     problems.write_text(problems.read_text().replace("h0?", "another?"))
     (tmp_path / "none").mkdir()
