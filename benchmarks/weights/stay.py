@@ -52,7 +52,7 @@ def main() -> None:
         print(*done.failures(), sep="\n", flush=True)
         if cell in done.done:
             record(results, cell, folder, done.seconds.get(cell))
-    write_tables(study, folder)
+    write_tables(study, folder, scale)
 
 
 def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, float] | None) -> None:

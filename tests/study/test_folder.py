@@ -3,7 +3,8 @@
 import json
 import re
 import sys
-from dataclasses import asdict, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from trimsft.shipped import find_recipe
 from trimsft.study import folder as steps
 from trimsft.study.cell import Cell
 from trimsft.study.folder import Job, StudyFolder, check_study, launch_command, token_rows, training_settings
-from trimsft.study.run import read_status, run_cells
+from trimsft.study.run import run_cells
 from trimsft.study.scales import LAB, SCALES, ModelAt, Scale, ScaleOptions
 
 PAPER = SCALES["paper"]
@@ -114,51 +115,17 @@ def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     assert again == rows
 
 
-# ---- damaged files, secrets, links
+# ---- secrets, links
 
 CELL, TINY = Cell(model="lab", objective="sft"), replace(LAB, rows=4, table_rows=2)
-DEEP = "[" * 100_000
 
 
-def records(**cell: Any) -> str:
-    return json.dumps([CELL.as_dict() | cell])
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> StudyFolder:
-    folder = StudyFolder(tmp_path / "study")
-    folder.settle(TINY, [CELL])
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        *(("config.yaml", text) for text in ("3", "a: &a [*a]")),
-        *(("config.yaml", change) for change in ({"benchmarks": []}, {"rows": "many"})),
-        *(("cells.json", text) for text in (DEEP, '[{"model": "lab"}]', records(model="../x"))),
-    ],
-)
-def test_a_damaged_file_is_named_in_one_line(folder: StudyFolder, file: str, content: Any) -> None:
-    path = folder.out / file
-    path.write_text(content if isinstance(content, str) else json.dumps(asdict(TINY) | content))
-    with pytest.raises(RunError) as refusal:
-        read_status(folder.out)
-    assert str(path) in str(refusal.value) and len(str(refusal.value)) < 400
-
-
-def test_a_failure_is_kept_without_secrets(folder: StudyFolder) -> None:
+def test_a_failure_is_kept_without_secrets(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
     folder.note_failure(CELL, "cannot reach https://me:hunter2@host/x")
     assert folder.failure(CELL).read_text() == "cannot reach https://***@host/x"
     with pytest.raises(UsageError, match="'hub_token' is a secret, which a study writes down; set HF_TOKEN"):
         ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
-
-
-def test_damaged_rows_are_named(folder: StudyFolder) -> None:
-    folder.token_rows.parent.mkdir(parents=True, exist_ok=True)
-    folder.token_rows.write_text('{"problem": "a", "solution": "b"}\n{"prob')
-    with pytest.raises(UsageError, match=r"token-rows\.jsonl, line 2: not usable JSON"):
-        token_rows(folder, TINY, CELL)
 
 
 @pytest.mark.parametrize("place", ["data", "runs/lab", "runs/lab/sft/seed0/log.txt", ".lock"])
@@ -193,26 +160,18 @@ def test_without_flash_attention_cells_train_with_sdpa(tmp_path: Path, monkeypat
     ("change", "message"),
     [
         ({"benchmarks": ("lab-easy", "gone.jsonl")}, "benchmarks: no such file: 'gone.jsonl'"),
-        ({"benchmarks": ("gsm8k",), "data_dir": "."}, "data_dir: "),
         ({"sampling": {"temperature": -1}}, "temperature: must be at least 0"),
     ],
 )
-def test_what_no_evaluation_would_take_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_no_evaluation_would_take_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        check_study(replace(LAB, **change), StudyFolder(tmp_path / "out"))
+        check_study(replace(LAB, **change), StudyFolder(tmp_path / "out"), [CELL])
 
 
-def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*what: Any, **how: Any) -> None:
-        raise ConnectionError("no route to the hub")
-
-    monkeypatch.setattr("datasets.load_dataset", unreachable)
-    scale = replace(LAB, benchmarks=("lab-easy", "math500"))
-    check_study(scale, StudyFolder(tmp_path))
-    with pytest.raises(UsageError, match=r"'math500'") as refused:
-        check_study(scale, StudyFolder(tmp_path), is_at_hand=True)
-    assert refused.value.remedy is not None and refused.value.remedy[0] == "data_dir"
-    check_study(LAB, StudyFolder(tmp_path), is_at_hand=True)
+def test_other_code_of_an_own_objective_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, folder = Cell(model="lab", objective="examples.own_objective:Contest"), StudyFolder(tmp_path)
+    for code, can_go_on in (("before", True), ("after", False)):
+        monkeypatch.setattr(steps, "fingerprint_objective", lambda _, code=code: [code])
+        with nullcontext() if can_go_on else pytest.raises(RunError, match="holds a run with other code of examples"):
+            steps.check_code(folder, [own])
+        RunDirectory(folder.run(own)).write_manifest(objective={"fingerprint": ["before"]})

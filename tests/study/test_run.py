@@ -16,9 +16,8 @@ from trimsft.study import scales, writing
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
-from trimsft.study.run import CellState, Outcome, StudySettings, read_status, run_study, write_tables
+from trimsft.study.run import CellState, Outcome, StudySettings, read_status, run_study
 from trimsft.study.scales import LAB
-from trimsft.study.studies import STUDIES
 
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))
 
@@ -63,25 +62,16 @@ def test_every_cell_is_a_run_directory_with_scores(finished: tuple[Path, Outcome
         assert {(score.problems, score.samples) for score in scores} == {(2, 2)}
 
 
-def test_tables_are_written_and_can_be_made_again(finished: tuple[Path, Outcome]) -> None:
+def test_a_second_study_shares_cells(finished: tuple[Path, Outcome]) -> None:
     out, outcome = finished
     lines = outcomes_output([outcome]).lines
     assert f"3 cells done: {out}" in lines and f"  {outcome.files[0]}" in lines
-    assert outcome.files and all(path.is_file() for path in outcome.files)
-    assert {".md", ".txt", ".csv"} <= {path.suffix for path in outcome.files}
-    before = written(out)
-    assert {path.name for path in write_tables(STUDIES["main"], StudyFolder(out))} == {
-        path.name for path in outcome.files
-    }
-    assert written(out) == before
-
-
-def test_a_second_study_shares_cells(finished: tuple[Path, Outcome]) -> None:
-    out, _ = finished
     before = written(out)
     weights = run("weights", out)
     assert set(weights.done) == {BASE} and weights.seconds == {} and weights.files
-    assert run("main", out).seconds == {} and written(out) == before
+    again = run("main", out)
+    assert again.seconds == {} and written(out) == before and again.files == outcome.files
+    assert all(path.is_file() for path in again.files)
 
 
 def test_tables_are_of_all_that_was_requested(finished: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:

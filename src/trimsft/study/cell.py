@@ -40,7 +40,9 @@ class Cell:
 
     def __post_init__(self) -> None:
         """Complete the objective's parameters; refuse fields without effect, which would give one run two names."""
-        check_model_name(self.model)
+        if not _SAFE.fullmatch(self.model):
+            problem = "must be a name of letters, digits and . _ + -"
+            raise UsageError(problem, field="models", value=self.model, hint="NAME=PATH gives it one")
         fields, takes = dict(self.fields), tuple[str, ...]()
         refuse_secrets(fields)
         if self.objective != BASE:
@@ -132,13 +134,6 @@ def check_objectives(names: Sequence[str], *, field: str) -> None:
 def method_name(objective: str) -> str:
     """Return what tables call an objective, or the base."""
     return "Base" if objective == BASE else display_name(objective)
-
-
-def check_model_name(name: str) -> None:
-    """Refuse names that cannot be part of a path."""
-    if not _SAFE.fullmatch(name):
-        problem = "must be a name of letters, digits and . _ + -"
-        raise UsageError(problem, field="models", value=name, hint="NAME=PATH gives it one")
 
 
 def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:

@@ -18,15 +18,12 @@ from typing import Any
 
 from trimsft.objectives.paper import Setting
 
-SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
-"""Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
-
 
 def rows(table: str) -> list[Any]:
     """Return the rows of a table as `paper.json` has them, in percent; margin and bandwidth are the `setting`.
 
-    Those of `SCORE_TABLES` have scores by benchmark, and the average as printed; half trims have none. In Table 1
-    nothing has a setting: it is (1.5, 0.8) throughout.
+    Those of average@8 have scores by benchmark, and the average as printed; half trims have none. In Table 1 nothing
+    has a setting: it is (1.5, 0.8) throughout.
     """
     made = []
     for row in _content()["tables"][table]["rows"]:

@@ -71,11 +71,7 @@ def categories(table: TokenTable, who: str) -> TokenRows:
         ours = {field.removesuffix("_percent"): interval for field, interval in found.items()}
         lines.append(({"category": name, "tokens": count}, ours, theirs[name]))
     made, rows = _beside("token_categories", "Token categories", lines, table, who)
-    note = (
-        "TrimSFT at margin 1, bandwidth 1, as in the paper's table, whatever the report's are. The paper does not say "
-        "how it tells categories apart; ours are described in docs/analysis.md, and count whole LaTeX commands and "
-        "brackets as symbols."
-    )
+    note = "TrimSFT at margin 1, bandwidth 1; the paper does not say how it tells categories apart (docs/analysis.md)."
     return replace(made, notes=(note, *made.notes)), rows
 
 
@@ -99,7 +95,7 @@ def _beside(
             spread = f"[{ends[0]}, {ends[1]}] " if low is not None and low != high else ""
             line = (*line, Cell(value, f"{spread}({printed})", data=None if math.isnan(one.value) else one))
         shown.append(line)
-    examples = table.metadata.get("data", {}).get("rows", "unknown")
+    examples = table.example_count
     notes = (
         f"Ours: {who}, {len(table):,} tokens of {examples} examples. In square brackets: 95 % intervals over examples.",
         f"In round brackets: the paper's, {paper.label(name)}; {STAND_IN}, 40,082 tokens of 100 examples.",
@@ -203,10 +199,7 @@ def our_table(title: str, rows: Sequence[ScoreRow], *, against_sft: bool = False
         f"Percent, trainings of each: {', '.join(map(str, seeds)) or 'none'}. Brackets: 95 % interval over {over}."
     ]
     if any(cell.marker for line in lines for cell in line):
-        about.append(
-            f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
-            "corrected for how many are tested."
-        )
+        about.append(f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0.")
     best, header = mark_best(lines, groups=[setting.model for setting in by_setting]), [row.benchmark for row in rows]
     more = list[Cell]()
     if against_sft:

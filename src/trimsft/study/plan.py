@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder, check_code, model_path, training_settings
+from trimsft.study.folder import StudyFolder, model_path, training_settings
 from trimsft.study.run import RunOptions
 from trimsft.study.scales import Scale
 
@@ -38,7 +38,6 @@ def plan_study(settings: RunOptions) -> StudyPlan:
 
 def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: str | None = None) -> StudyPlan:
     """Plan every cell that is not done; refuses a training that cannot fit on the named GPUs."""
-    check_code(folder, cells)
     missing = {cell: steps for cell in cells if (steps := folder.missing(cell, scale))}
     plan = StudyPlan([cell.name for cell in missing], len(cells) - len(missing))
     if gpus is None:
@@ -52,7 +51,8 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
     count, device = arithmetic.read_gpus(gpus)
     engine = "transformers" if scale.engine == "transformers" else "vllm"
     length = min(scale.answer_tokens, scale.sampling.get("max_tokens", scale.answer_tokens))
-    generated = length * scale.answers_each * sum(_count_problems(name, scale) for name in scale.benchmarks)
+    answers = scale.samples + 1 + scale.temperature_samples * len(scale.temperatures)  # one of them greedy
+    generated = length * answers * sum(_count_problems(name, scale) for name in scale.benchmarks)
     notes = [
         f"training at {arithmetic.UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
         f"generation by {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer "

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimsft.errors import RunError, UsageError, one_line
-from trimsft.options import option
+from trimsft.options import option, unknown_name
 from trimsft.runs import RunDirectory, holder_of
 from trimsft.study.cell import Cell
 from trimsft.study.folder import Job, Result, StudyFolder, check_code, check_study
 from trimsft.study.pools import LocalPool
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.studies import Study, belonging, find_studies
+from trimsft.study.studies import STUDIES, Study
 
 POLL = 0.5  # seconds between two looks at the files of cells under way
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
@@ -38,7 +38,7 @@ class CellState:
 
     cell: Cell
     state: str  # running, failed, missing or done
-    note: str = ""  # the stage and who is at it; why it failed; what is still to do of one that has begun
+    note: str = ""  # the stage and who is at it; why it failed; what is still to do
 
     def as_dict(self) -> dict[str, Any]:
         return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
@@ -165,8 +165,7 @@ def read_status(out: Path) -> list[CellState]:
         elif folder.failure(cell).exists():
             states.append(CellState(cell, "failed", folder.failure(cell).read_text(encoding="utf-8")))
         else:
-            is_begun = missing[0] != "train" and not cell.is_base
-            states.append(CellState(cell, "missing", f"still to do: {', '.join(missing)}" if is_begun else ""))
+            states.append(CellState(cell, "missing", ", ".join(missing)))
     return states
 
 
@@ -199,15 +198,14 @@ class RunOptions(ScaleOptions):
         """Return what is to be run and where, after a look at everything that is here."""
         scale = self.to_scale()
         studies = self.studies(scale)
-        check_study(scale, self.folder)
-        cells = dict.fromkeys(cell for study in studies for cell in study.cells(scale))
-        return studies, list(cells), scale, self.folder
+        cells = list(dict.fromkeys(cell for study in studies for cell in study.cells(scale)))
+        check_study(scale, self.folder, cells)
+        return studies, cells, scale, self.folder
 
     def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
-        """Do what is missing of the cells, here or on a cluster, once models and benchmarks are found."""
+        """Do what is missing of the cells, here or on a cluster."""
         if self.gpu_kind is not None:  # a study takes the GPUs that are there
             raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
-        check_study(scale, folder, is_at_hand=True)
         return run_cells(cells, scale, folder, executor=self.executor, workers=self.workers, on_event=on_event)
 
 
@@ -218,7 +216,10 @@ class StudySettings(RunOptions):
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
     def studies(self, scale: Scale) -> list[Study]:
-        return find_studies(self.names)
+        wanted = list(STUDIES) if tuple(self.names) == ("all",) else dict.fromkeys(self.names)
+        if unknown := next((name for name in wanted if name not in STUDIES), None):
+            raise unknown_name("study", unknown, STUDIES)
+        return [STUDIES[name] for name in wanted]
 
 
 def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
@@ -233,17 +234,18 @@ def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outco
         done = settings.run(study.cells(scale), scale, folder, on_event)
         files, error = list[Path](), ""
         try:
-            files = write_tables(study, folder) if done.done else []
+            files = write_tables(study, folder, scale) if done.done else []
         except Exception as failure:  # the runs are worth more than their table, which can be made again
             error = f"{one_line(failure)}; rerun the command"
         outcomes.append(replace(done, study=study.name, files=files, table_error=error))
     return outcomes
 
 
-def write_tables(study: Study, folder: StudyFolder) -> list[Path]:
+def write_tables(study: Study, folder: StudyFolder, scale: Scale) -> list[Path]:
     """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
     from trimsft.study.writing import write_study
 
-    scale = folder.read_scale()
-    cells = belonging(folder.requested(), [study], scale)
+    scale = replace(scale, models={**scale.models, **folder.read_scale().models})
+    runs = set(study.runs(scale))
+    cells = [cell for cell in folder.requested() if cell.setting in runs]
     return study.write(cells, folder.out) if study.write else write_study(study, scale, cells, folder.out)

@@ -10,7 +10,7 @@ runs/study-lab/tables/
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,12 @@ from trimsft.study import paper, paper_tables
 from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.claims import Claim, judge_claims
 from trimsft.study.folder import StudyFolder
-from trimsft.study.results import Summaries, labels_of, load_results, plane, summarise
+from trimsft.study.results import Summaries, load_results, plane, summarise
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, TOKENS, Study
 from trimsft.tables import Table, csv_of, escape_markdown, render, text_table, to_text
 from trimsft.tokens.statistics import confidence
 from trimsft.tokens.table import TokenTable, read_token_table
-
-MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 
 
 @dataclass
@@ -51,7 +49,10 @@ def write_study(
     """Write everything that the finished ones of these cells have data for; return the files."""
     folder, place = StudyFolder(out), out / "tables" / study.name
     scored = load_results(cells, out) if study.shows == SCORES else {}
-    tables = _token_tables(folder, cells) if study.shows == TOKENS else {}
+    tables = dict[Cell, TokenTable]()
+    if study.shows == TOKENS:  # of seed 0 at the default parameters: one for each objective
+        wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
+        tables = {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
     if not scored and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
@@ -65,7 +66,8 @@ def write_study(
         content = _of_tokens(study, tables, place / "figures")
         judged = judge_claims({}, {cells[0].model: {cell.objective: table for cell, table in tables.items()}})
     missing = [cell.name for cell in cells if cell not in scored and cell not in tables]
-    content.notes += [f"Not finished, and so left out: {_first(missing)}."] if missing else []
+    if missing:
+        content.notes.append(f"Not finished, and so left out: {len(missing)}, such as {missing[0]}.")
     claims = [claim for claim in judged if claim.study == study.name]
     return write_files(place, study.name, title, content, claims, study.paper, scale=scale.name)
 
@@ -84,14 +86,18 @@ def write_files(
     parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in content.tables)]
     drawn = [path for path in content.figures if path.suffix == ".png"]
     parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
-    parts += ["## The paper's claims\n\n" + "\n".join(map(_line, claims))] if claims else []
+    judged = [
+        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source}) {claim.sentence}')}"
+        for claim in claims
+    ]
+    parts += ["## The paper's claims\n\n" + "\n".join(judged)] if claims else []
     parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
     first = content.tables[0]
     where = f" ({', '.join(map(paper.printed_name, labels))})" if labels else ""
     printed = [replace(first, title=f"{first.title}{where}", notes=(*first.notes, *notes))]
     if claims:
-        lines = [(claim.verdict, claim.statement) for claim in claims]
-        printed.append(replace(text_table(("", "claim"), lines), title="The paper's claims"))
+        lines = [(claim.model, claim.verdict, claim.statement) for claim in claims]
+        printed.append(replace(text_table(("model", "", "claim"), lines), title="The paper's claims"))
     record |= {"study": name, "title": title, "paper": list(labels), "rows": content.rows, "notes": notes}
     record["claims"] = [asdict(claim) for claim in claims]
     columns = list(dict.fromkeys(column for row in content.rows for column in row))
@@ -102,11 +108,6 @@ def write_files(
         write_whole(place / f"{name}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()),
         *content.figures,
     ]
-
-
-def _line(claim: Claim) -> str:
-    statement, sentence = (escape_markdown(text) for text in (f"{claim.statement} ({claim.source})", claim.sentence))
-    return f"- **{claim.verdict}**: {statement} {sentence}"
 
 
 def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, place: Path) -> Content:
@@ -126,48 +127,27 @@ def _of_scores(study: Study, scale: Scale, title: str, summaries: Summaries, pla
         for metric, heading in titles.items()
     ]
     drawn = score_figures(study.name, summaries, samples, place)
-    return Content(tables, drawn, [row.as_dict() for row in rows], unanswered_note(summaries))
+    return Content(tables, drawn, [row.as_dict() for row in rows], [])
 
 
 def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> Content:
     by_objective = {cell.objective: table for cell, table in tables.items()}
-    model = next(iter(tables)).model
+    drawn = list[Path]()
     if study.name in paper_tables.OF_TOKENS:
-        table, columns = paper_tables.OF_TOKENS[study.name](by_objective[BASE], model)
+        table, columns = paper_tables.OF_TOKENS[study.name](by_objective[BASE], next(iter(tables)).model)
     else:
         band = dict(zip(("margin", "bandwidth"), paper_tables.DEFAULT_BAND, strict=True))
         named = {method_name(name): one for name, one in by_objective.items()}
         columns = [row_of({"run": name}, confidence(one, **band)) for name, one in named.items()]
         note = "One training (seed 0) of each method, however many seeds were trained."
         table = replace(confidence_table(named, band), notes=(note,))
+        drawn = figures.gap_distribution(named, **band).save(place / "gap_distribution.svg")  # Figure 4
     # JSON knows no NaN; of a category without tokens there is nothing to say
     rows = [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
         for row in columns
     ]
-    return Content([table], token_figures(study.name, by_objective, place), rows, [])
-
-
-def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
-    """Return the tables of seed 0 at the default parameters: one for each objective."""
-    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
-    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.tokens(cell).is_file()}
-
-
-# ---- notes: what a reader of scores must know beside them
-
-
-def _first(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def unanswered_note(summaries: Summaries) -> list[str]:
-    """Name settings whose samples often end without an answer: what they lack is the format, or an end."""
-    shares = {key: summary.interval("no_answer").value for key, summary in summaries.items()}
-    labels = labels_of(shares)
-    many = sorted((one for one in shares if shares[one] >= MANY), key=lambda one: -shares[one])
-    named = _first([f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many], 8)
-    return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}."] if many else []
+    return Content([table], drawn, rows, [])
 
 
 # ---- figures
@@ -189,19 +169,6 @@ def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) 
             drawing = ablation_curves(scores, baseline=baseline, metric=metric)
             drawn[f"ablation{end}"] = drawing
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
-
-
-def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
-    """Draw Figure 4 for `gaps`, R_eff over the plane for `weights`."""
-    margin, bandwidth = paper_tables.DEFAULT_BAND
-    if study == "gaps":
-        labelled = {method_name(objective): table for objective, table in tables.items()}
-        drawing = figures.gap_distribution(labelled, margin=margin, bandwidth=bandwidth)
-        return drawing.save(folder / "gap_distribution.svg")
-    if study == "weights":
-        drawing = figures.effective_ratio_map(tables[BASE], margin=margin, bandwidth=bandwidth)
-        return drawing.save(folder / "effective_ratio.svg")
-    return []
 
 
 def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
