@@ -163,9 +163,6 @@ def test_gaps_are_compared_token_by_token():
     found = told(tables)
     for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small"):
         assert found[name].verdict == "holds"
-    assert (
-        "mean gap, the first minus the second (one training of each, seed 0; interval over examples alone): +1.00"
-        in found["sft-shifts-right"].sentence
-    )
+    assert "mean gap, the first minus the second: +1.00" in found["sft-shifts-right"].sentence
     turned = told({"base": tables["base"], "sft": table_of(base - 1)})
     assert turned["sft-shifts-right"].verdict == "does not hold"

@@ -73,7 +73,6 @@ def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
         ("study run main --scale small --dry-run", "dataset_name: no such file or folder"),
         ("study run main --set learning_rat=1", "learning_rat: no such field; did you mean learning_rate"),
         ("study status nowhere", "nowhere: holds no study"),
-        ("sweep", "--grid: there is none; name a field and its values, such as margin=0,2,4"),
         ("sweep --grid margin=1 --model a=lab --model b=lab", "--model: a sweep takes one, got 'a=lab and b=lab'"),
         ("sweep --grid margin=1 --select-on lab-esay", "--select-on: unknown name 'lab-esay'; did you mean 'lab-e"),
         ("sweep --grid margin=1 -b lab-easy --select-on lab-easy", "--select-on: is the only benchmark, got 'lab"),

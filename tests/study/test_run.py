@@ -11,8 +11,8 @@ import pytest
 from trimsft.cli.study import outcomes_output
 from trimsft.evaluate.scores import load_run
 from trimsft.runs import RunDirectory
+from trimsft.study import paper_tables, scales
 from trimsft.study import run as running
-from trimsft.study import scales, writing
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
@@ -79,14 +79,14 @@ def test_tables_are_of_all_that_was_requested(finished: tuple[Path, Outcome], mo
     more, written_cells = Cell(model="lab", objective="sft", seed=2), list[Cell]()
     StudyFolder(out).settle(StudyFolder(out).read_scale(), [more])
     monkeypatch.setattr(running, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
-    monkeypatch.setattr(writing, "write_study", lambda _, __, cells, *___, **____: written_cells.extend(cells) or [])
+    monkeypatch.setattr(paper_tables, "write_study", lambda *given: written_cells.extend(given[2]) or [])
     run("main", out)
-    assert set(written_cells) == {BASE, SFT, TRIM, more}
+    assert written_cells == [BASE, SFT, more, TRIM]
 
 
 @pytest.mark.usefixtures("inline")
 def test_a_cell_or_a_table_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "write_study", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(paper_tables, "write_study", lambda *_, **__: 1 / 0)
     blocked = StudyFolder(tmp_path).run(SFT)
     blocked.parent.mkdir(parents=True)
     blocked.touch()  # where a run directory belongs

@@ -136,11 +136,11 @@ def method_name(objective: str) -> str:
     return "Base" if objective == BASE else display_name(objective)
 
 
-def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
-    """Refuse settings that hold secrets: every cell's files would hold them. `field` is where they were named."""
+def refuse_secrets(names: Iterable[str]) -> None:
+    """Refuse settings that hold secrets: every cell's files would hold them."""
     if secret := next((name for name in names if is_secret(name)), None):
         problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
-        raise UsageError(problem, field=field, hint=hint)
+        raise UsageError(problem, field="fields", hint=hint)
 
 
 def _path_text(value: Any) -> str:

@@ -5,7 +5,7 @@ for claim in judge_claims(summarise(load_results(cells, out)), token_tables):
 
 A verdict goes by the 95 % interval of a difference, which must leave out 0: paired by problem and seed for scores, over
 examples for tokens. Each model is judged by itself. What was not run is not judged. Tokens have one training of each
-method: what another seed would give is in no interval, and sentences say so.
+method: what another seed would give is in no interval.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,6 @@ NEARLY_UNCHANGED = 0.1
 OVER_M = [setting for setting in PAPER_SETTINGS if setting.bandwidth == 1]
 OVER_TAU = [setting for setting in PAPER_SETTINGS if setting.margin == 1]
 EDGE = MARGIN - BANDWIDTH  # gaps below are small ones, which the paper's sentences name
-_ONCE = "one training of each, seed 0; interval over examples alone"
 
 Tables: TypeAlias = Mapping[str, TokenTable]  # by objective, all of the same tokens
 Judgement: TypeAlias = tuple[str, str]  # the verdict on one model, and its numbers
@@ -147,7 +146,7 @@ def _hard_half_below(summaries: Summaries, model: str) -> Judgement | None:
     if sft is None or not halves:
         return None
     difference = results.mean_difference([(sft, half) for half in halves])
-    text = f"SFT minus TrimSFT-H, over {_margins(halves)}: {percent_text(difference, '+')}"
+    text = f"SFT minus TrimSFT-H, over {len(halves)} margins: {percent_text(difference, '+')}"
     return verdict_of(difference), text
 
 
@@ -162,16 +161,12 @@ def _easy_half(summaries: Summaries, model: str) -> Judgement | None:
     )
     easy, hard = (results.mean_difference(pairs, "average", name) for name in (easiest, hardest))
     text = (
-        f"TrimSFT-E minus TrimSFT, over {_margins(halves)}: {percent_text(easy, '+')} on {easiest}, the easiest, "
+        f"TrimSFT-E minus TrimSFT, over {len(pairs)} margins: {percent_text(easy, '+')} on {easiest}, the easiest, "
         f"{percent_text(hard, '+')} on {hardest}, the hardest"
     )
     if easy.high < 0 or hard.low > 0:
         return FAILS, text
     return HOLDS if hard.high < 0 else OPEN, text
-
-
-def _margins(summaries: Sequence[Summary]) -> str:
-    return f"m {', '.join(f'{m:g}' for m in sorted({float(one.setting.get('margin')) for one in summaries}))}"
 
 
 # ---- tokens: a statistic of them must be above 0
@@ -242,13 +237,13 @@ def _towards_mathematics(base: TokenTable) -> Judgement:
 def _moved_right(more: TokenTable, less: TokenTable) -> Judgement:
     """Judge whether the first has a larger mean gap."""
     difference = more["gap"].astype(np.float64) - less["gap"]
-    return _judged(f"mean gap, the first minus the second ({_ONCE}):", *_mean(more, difference), 2)
+    return _judged("mean gap, the first minus the second:", *_mean(more, difference), 2)
 
 
 def _smaller(more: TokenTable, less: TokenTable) -> Judgement:
     """Judge whether the first has more gaps below the band."""
     difference = 100.0 * (more["gap"] < EDGE) - 100.0 * (less["gap"] < EDGE)
-    what = f"percent of gaps below {EDGE:.1f}, the first minus the second ({_ONCE}):"
+    what = f"percent of gaps below {EDGE:.1f}, the first minus the second:"
     return _judged(what, *_mean(more, difference), 1)
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import random
 import shutil
@@ -173,6 +174,10 @@ class Job:
             with suppress(OSError):
                 traceback.print_exc()
             return Result(one_line(error))
+        finally:
+            parent = multiprocessing.parent_process()
+            if parent is not None and not parent.is_alive():  # nobody waits for the result
+                os._exit(1)
 
     def run(self, cell: Cell) -> dict[str, float]:
         """Do what is missing; return seconds by step."""

@@ -54,9 +54,8 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
     answers = scale.samples + 1 + scale.temperature_samples * len(scale.temperatures)  # one of them greedy
     generated = length * answers * sum(_count_problems(name, scale) for name in scale.benchmarks)
     notes = [
-        f"training at {arithmetic.UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
-        f"generation by {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer "
-        "(assumed)",
+        f"assumed: training at {arithmetic.UTILISATION:.0%} of the peak, {ROW_TOKENS} tokens a row",
+        f"assumed: {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer",
     ]
     hours = 0.0
     for cell, steps in missing.items():

@@ -71,7 +71,7 @@ class LocalPool:
     def submit(self, cell: Cell) -> Future[Result]:
         environment, executor = self._free.pop(0)
         with _signals_blocked():
-            future = executor.submit(_attempt, self._job, cell)
+            future = executor.submit(self._job.attempt, cell)
         self._busy[future] = environment, executor
         return future
 
@@ -129,15 +129,6 @@ def _begin(environment: dict[str, str]) -> None:
     handle_signals(interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _attempt(job: Job, cell: Cell) -> Result:
-    """Run a cell in the process of a worker, which ends with it where no parent waits for the result."""
-    try:
-        return job.attempt(cell)
-    finally:
-        if not (parent := multiprocessing.parent_process()) or not parent.is_alive():
-            os._exit(1)
 
 
 def _end_with_parent() -> None:

@@ -100,11 +100,8 @@ def run_cells(
         on_event: called with every change.
     """
     outcome = Outcome(folder)
-    for cell in cells:
-        scale.at(cell.model)
     check_code(folder, cells)
-    # tasks of a cluster have a working directory of their own
-    job = Job(replace(folder, out=folder.out.absolute()), scale)
+    job = Job(folder, scale)
     missing = [cell for cell in cells if job.missing(cell)]
     make_pool: Any = LocalPool
     if missing and executor == "ray":
@@ -202,12 +199,6 @@ class RunOptions(ScaleOptions):
         check_study(scale, self.folder, cells)
         return studies, cells, scale, self.folder
 
-    def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
-        """Do what is missing of the cells, here or on a cluster."""
-        if self.gpu_kind is not None:  # a study takes the GPUs that are there
-            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
-        return run_cells(cells, scale, folder, executor=self.executor, workers=self.workers, on_event=on_event)
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(RunOptions):
@@ -228,10 +219,13 @@ def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outco
     Args:
         on_event: called with every change of a cell.
     """
+    if settings.gpu_kind is not None:  # a study takes the GPUs that are there
+        raise UsageError("names a kind, which is for --dry-run", field="gpus", value=settings.gpus)
     studies, _, scale, folder = settings.prepare()
+    how: dict[str, Any] = {"executor": settings.executor, "workers": settings.workers, "on_event": on_event}
     outcomes = []
     for study in studies:
-        done = settings.run(study.cells(scale), scale, folder, on_event)
+        done = run_cells(study.cells(scale), scale, folder, **how)
         files, error = list[Path](), ""
         try:
             files = write_tables(study, folder, scale) if done.done else []
@@ -243,9 +237,9 @@ def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outco
 
 def write_tables(study: Study, folder: StudyFolder, scale: Scale) -> list[Path]:
     """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
-    from trimsft.study.writing import write_study
+    from trimsft.study.paper_tables import write_study
 
     scale = replace(scale, models={**scale.models, **folder.read_scale().models})
-    runs = set(study.runs(scale))
-    cells = [cell for cell in folder.requested() if cell.setting in runs]
+    requested = folder.requested()
+    cells = [cell for run in dict.fromkeys(study.runs(scale)) for cell in requested if cell.setting == run]
     return study.write(cells, folder.out) if study.write else write_study(study, scale, cells, folder.out)

@@ -1,8 +1,7 @@
 """Scales: the models, data and benchmarks that stand for the paper's.
 
 `scales.json` has what is the same for every cell and differs from the defaults of `Scale`; `recipes/*.yaml` say how
-models of the hub are trained. The lab groups rows by length, as a third of the time would go into padding, and computes
-no layer twice, as its activations are small. `ScaleOptions` are what a user may change of a scale:
+models of the hub are trained. `ScaleOptions` are what a user may change of a scale:
 
     >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
     >>> options.to_scale().models["mine"]
@@ -62,9 +61,6 @@ class Scale:
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
     smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
-
-    def __post_init__(self) -> None:
-        refuse_secrets(self.defaults)
 
     @property
     def focus_model(self) -> str:
@@ -229,6 +225,7 @@ def _absolute(field: str, text: str) -> str:
 def _read_field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip().removeprefix("--")
+    refuse_secrets([name])
     if not equals or not name:
         raise UsageError("must be NAME=VALUE, such as learning_rate=1e-4", field="fields", value=text)
     if name in (*OWN, *PARAMETERS):

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trimsft.errors import UsageError
-from trimsft.intervals import Interval
 from trimsft.options import option, unknown_name
 from trimsft.runs.directory import command_line
 from trimsft.study import results
@@ -49,15 +48,12 @@ class SweepSettings(RunOptions):
 
     kind: ClassVar[str] = "sweep"
     grid: tuple[str, ...] = option(
-        (), flags=("--grid",), help="FIELD=VALUES, such as bandwidth=0.5,1,2; repeat it for the product of several."
+        flags=("--grid",), help="FIELD=VALUES, such as bandwidth=0.5,1,2; repeat it for the product of several."
     )
     select_on: str | None = option(None, help="Benchmark to choose the best point on; the others report it.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.grid:
-            hint = "name a field and its values, such as margin=0,2,4"
-            raise UsageError("there is none", field="grid", hint=hint)
         if len(self.models) > 1:
             raise UsageError("a sweep takes one", field="models", value=" and ".join(self.models), hint="sweep twice")
 
@@ -140,18 +136,12 @@ class Swept:
         """The benchmarks that results are given on: not the one that the choice was made on."""
         return [name for name in self.points[0].benchmarks if name != self.on]
 
-    def interval(self, point: Summary) -> Interval:
-        """Return its score on the benchmarks that count."""
-        return point.interval("average", *self.reported)
-
     def best_of(self, members: Sequence[Summary]) -> Summary:
         """Return the one with the highest mean over seeds on the benchmark that chooses; of those alike the first."""
         benchmarks = [self.on] if self.on else self.points[0].benchmarks
         most = max(point.seeds for point in members)  # the mean of fewer is more easily the highest by luck
-        return max(
-            (point for point in members if point.seeds == most),
-            key=lambda point: round(float(np.mean(point.by_seed("average", benchmarks))), 12),
-        )
+        candidates = [point for point in members if point.seeds == most]
+        return max(candidates, key=lambda point: round(float(np.mean(point.by_seed("average", benchmarks))), 12))
 
     @cached_property
     def best(self) -> Summary:
@@ -179,18 +169,17 @@ def sweep_table(swept: Swept) -> Table:
 def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
     """Say which point is best and by how much, and what is not finished."""
     best = swept.best
+    score = best.interval("average", *swept.reported)
     if swept.on:
-        text = f"Chosen on {swept.on}: {best.setting.label}. On {', '.join(swept.reported)}: "
-        text += percent_text(swept.interval(best))
+        text = f"Chosen on {swept.on}: {best.setting.label}. On {', '.join(swept.reported)}: {percent_text(score)}"
         if swept.rival is not None and swept.rival is not best:
             difference = results.paired(best, swept.rival, "average", *swept.reported)
             text += f", against {swept.rival.setting.label}, chosen likewise: {percent_text(difference, '+')}"
         sentences = [f"{text}."]
     else:
         sentences = [
-            f"The highest of {len(swept.points)} points is {best.setting.label}: "
-            f"{100 * swept.interval(best).value:.1f}. As the best of several on the problems it was chosen by it is "
-            "partly luck: --select-on BENCHMARK chooses on one and reports on the others."
+            f"The highest of {len(swept.points)} points is {best.setting.label}: {100 * score.value:.1f}. "
+            "As the best of several it is partly luck: --select-on BENCHMARK chooses on one, and reports the others."
         ]
     return [*sentences, *([f"Not finished: {len(missing)}, such as {missing[0]}."] if missing else [])]
 
@@ -201,8 +190,7 @@ def conclusions(swept: Swept, missing: Sequence[str] = ()) -> list[str]:
 def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out: Path) -> list[Path]:
     """Write the table, sweep.json and the page; return the files."""
     from trimsft.report.page.build import write_report
-    from trimsft.study import writing
-    from trimsft.study.paper_tables import score_rows
+    from trimsft.study.paper_tables import Content, score_rows, write_files
 
     found = results.load_results(cells, out)
     swept = Swept(results.summarise(found), tuple(grid), on)
@@ -218,7 +206,7 @@ def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out
         "best": str(_run_of(swept.best, out).relative_to(out)),  # the folder may be moved
         "command": command,
     }
-    files = writing.write_files(out, "sweep", "Sweep", writing.Content([table], [], rows, notes), **record)
+    files = write_files(out, "sweep", "Sweep", Content([table], [], rows, notes), **record)
     # the page has the table, and the runs of SFT and of the best point at the first seed
     pair = [one for one in (swept.rival, swept.best) if one is not None]
     runs = {method_name(one.setting.objective): _run_of(one, out) for one in pair}
