@@ -28,12 +28,6 @@ def test_defaults_and_order_make_no_other_cell() -> None:
     assert short.fields == (("bandwidth", 0.8), ("margin", 2))
 
 
-@pytest.mark.parametrize(("value", "other"), [(True, "true"), (1, "1"), (None, "none"), ("a b", "a_b"), ("", "_")])
-def test_values_that_look_alike_have_names_of_their_own(value: Any, other: Any) -> None:
-    names = {Cell(model="lab", objective="sft", fields=(("optim", given),)).name for given in (value, other)}
-    assert len(names) == 2
-
-
 @given(CELLS, CELLS)
 def test_a_name_is_a_safe_path_of_one_cell_alone(a: Cell, b: Cell) -> None:
     assert (a == b) == (a.name == b.name)

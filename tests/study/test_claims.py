@@ -62,25 +62,20 @@ def test_the_ablation_is_judged_by_the_spread_over_complete_lines():
     assert "tau-over-m" not in plane(lambda m, tau: tau, margins=(1.0,))
 
 
-def easy_half(on_easy, on_hard):
+@pytest.mark.parametrize(
+    ("on_easy", "on_hard", "verdict"),
+    [(1, -2, "holds"), (-2, -2, "does not hold"), (0, 2, "does not hold"), (0, 0, "cannot be told")],
+)
+def test_the_easy_half_keeps_up_on_easy_problems_only(on_easy, on_hard, verdict):
     """TrimSFT-E moved against TrimSFT on each benchmark, at two margins."""
     found = {}
     for margin in (1.0, 3.0):
-        for name, moved in (("trim", (0, 0)), ("trim-e", (on_easy, on_hard))):
-            shares = (6 + moved[0], 3 + moved[1])
+        for name, shares in (("trim", (6, 3)), ("trim-e", (6 + on_easy, 3 + on_hard))):
             found[cell(name, margin=margin, bandwidth=1.0)] = [
                 score_of(bench, [count] * 20, resamples=20)
                 for bench, count in zip(("easy", "hard"), shares, strict=True)
             ]
-    return verdicts(found)["easy-half"]
-
-
-def test_the_easy_half_keeps_up_on_easy_problems_only():
-    assert easy_half(0, -2) == "holds"
-    assert easy_half(1, -2) == "holds"
-    assert easy_half(-2, -2) == "does not hold"
-    assert easy_half(0, 2) == "does not hold"
-    assert easy_half(0, 0) == "cannot be told"
+    assert verdicts(found)["easy-half"] == verdict
 
 
 def test_the_hard_half_is_held_against_sft():
@@ -89,16 +84,6 @@ def test_the_hard_half_is_held_against_sft():
     assert verdicts(results(halves | sft))["hard-half-below-sft"] == "holds"
     better = dict.fromkeys(halves, 3.0)
     assert verdicts(results(better | sft))["hard-half-below-sft"] == "does not hold"
-
-
-def test_claims_about_samples_name_how_many_there_were():
-    def of(correct):
-        return [score_of("easy", correct, samples=4, resamples=20)]
-
-    found = claims({cell("sft"): of([1] * 9), cell("trim"): of([3] * 9)}, resamples=50)
-    told = {claim.name: claim.statement for claim in found}
-    assert told["more-passes"] == "TrimSFT solves more problems in 4 attempts than SFT."
-    assert told["better-votes"] == "TrimSFT's majority of 4 is right more often than SFT's."
 
 
 # ---- tokens

@@ -57,18 +57,11 @@ def test_a_killed_or_interrupted_study_goes_on(tmp_path: Path, monkeypatch: pyte
     assert "6 of 6 done" in shown and "good/sft/seed0" in shown
 
 
-def test_the_list_names_studies_and_where_the_paper_has_them() -> None:
-    listed = json.loads(RUNNER.invoke(app, ["study", "list", "--json"]).stdout)
-    assert [study["study"] for study in listed][:2] == ["main", "passes"]
-    assert "Figure 3, Table 3, Table 4" in RUNNER.invoke(app, ["study", "list"]).stdout
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("study run table1", "study: unknown name 'table1'; "),
         ("study run main --data ./x.jsonl", "--data: no such file or folder, got './x.jsonl'"),
-        ("study run main --model other", "--model: unknown name 'other'; "),
         ("study run main --dry-run -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you"),
         ("study run main --scale small --dry-run", "dataset_name: no such file or folder"),
         ("study run main --set learning_rat=1", "learning_rat: no such field; did you mean learning_rate"),

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -61,16 +60,7 @@ def test_a_core_or_a_group_of_gpus_for_each_process(tmp_path: Path, monkeypatch:
         environments(two, paper, None)
 
 
-def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reap = os.waitpid
-
-    def reap_late(pid: int, options: int) -> tuple[int, int]:
-        """As under load: whoever waits in another thread learns late that a process has ended."""
-        ended = reap(pid, options)
-        time.sleep(0.3 if ended[0] and threading.current_thread() is not threading.main_thread() else 0)
-        return ended
-
-    monkeypatch.setattr(os, "waitpid", reap_late)
+def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     dying, good, bad, flaky = cells("dying", "good", "bad", "flaky")
     with LocalPool(job, [dying, good], 2) as pool:
@@ -112,19 +102,6 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
         assert is_running(pid)
         parent.kill()
     wait_until_gone(pid)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_until_a_process_has_started(number: signal.Signals) -> None:
-    caught: list[str] = []
-    before = signal.signal(number, lambda *_: caught.append("signal"))
-    try:
-        with pools._signals_blocked():
-            signal.raise_signal(number)
-            caught.append("started")
-    finally:
-        signal.signal(number, before)
-    assert caught == ["started", "signal"]
 
 
 def test_the_tracker_of_multiprocessing_unblocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,7 @@ def test_every_cell_is_a_run_directory_with_scores(finished: tuple[Path, Outcome
     assert {state.state for state in read_status(out)} == {"done"}
     results = load_results([BASE, SFT, TRIM, Cell(model="lab", objective="dft")], out)
     assert set(results) == {BASE, SFT, TRIM}
-    for scores in results.values():
-        assert [score.benchmark for score in scores] == list(LAB.benchmarks)
-        assert {(score.problems, score.samples) for score in scores} == {(2, 2)}
+    assert {(score.problems, score.samples) for scores in results.values() for score in scores} == {(2, 2)}
 
 
 def test_a_second_study_shares_cells(finished: tuple[Path, Outcome]) -> None:

@@ -21,16 +21,9 @@ WORDS = ("1", "2", " =", " so", " x")
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch, request):
-    """Figures without pictures and pages without content, which take longest; one test has the real ones."""
-
-    def write_title(path, runs, *, title):
-        path.write_text(title)
-        return path
-
-    if "for_real" not in request.fixturenames:
-        monkeypatch.setattr(figures, "PRINT_FORMATS", ())
-        monkeypatch.setattr("trimsft.report.page.build.write_report", write_title)
+def _only_numbers(monkeypatch):
+    """Write what is drawn as CSV; pictures take longest."""
+    monkeypatch.setattr(figures, "PRINT_FORMATS", ())
 
 
 def write(tmp_path, name, found=None, *, tokens=(), cells=None, scale=LAB, words=WORDS, resamples=20):
@@ -52,12 +45,6 @@ def rows_of(path):
     return list(csv.DictReader(io.StringIO(path.read_text())))
 
 
-@pytest.fixture
-def for_real():
-    """Figures and pages as they are."""
-
-
-@pytest.mark.usefixtures("for_real")
 def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     found = main_results(2)
     tables = write(tmp_path, "main", found, resamples=100)
