@@ -1,4 +1,4 @@
-"""What can be computed again from the paper's tables is; where it comes out otherwise, the data say so."""
+"""What can be computed again from the paper's tables comes out so, but for one number."""
 
 import pytest
 

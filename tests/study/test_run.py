@@ -1,4 +1,4 @@
-"""A tiny study of the lab from nothing to its tables: what it leaves, and that nothing is done twice."""
+"""A tiny study of the lab from nothing to its tables; nothing is done twice."""
 
 import multiprocessing
 import os

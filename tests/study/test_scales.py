@@ -1,4 +1,4 @@
-"""Scales: what is written down comes back, recipes are the ones of the models, and options change what they name."""
+"""Scales: what is written down comes back, and options change what they name."""
 
 import re
 from dataclasses import replace
@@ -38,8 +38,6 @@ def test_a_paper_cell_is_its_recipe_and_an_objective(tmp_path: Path) -> None:
     assert (settings.args.objective, settings.args.margin, settings.args.bandwidth) == ("trim-e", 3.0, 1.0)
     assert settings.args.global_batch == 24 and settings.data.sample == 20_000
     assert settings.args.learning_rate == recipe["learning_rate"] and settings.args.seed == 1
-    sft = training_settings(StudyFolder(tmp_path), PAPER, Cell(model="Qwen2.5-Math-1.5B", objective="sft"))
-    assert sft.args.objective == "sft"
     assert Path(settings.args.output_dir) == tmp_path / "runs" / cell.name
 
 
@@ -52,7 +50,7 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
     scale = options.to_scale()
     assert scale.models["mine"] == replace(SMALL.models["smollm2"], path=str(Path().resolve()), gpus=2)
     assert scale.models["smollm2"] == replace(SMALL.models["smollm2"], gpus=2) and options.gpu_kind == "2xA6000"
-    with pytest.raises(UsageError, match="gpus: must be a number, or number and kind such as 2xA6000, got 'A6000'"):
+    with pytest.raises(UsageError, match="gpus: must be a number, or number and kind"):
         ScaleOptions(gpus="A6000").to_scale()
     assert scale.data == str(data)
     settings = training_settings(StudyFolder(tmp_path), scale, Cell(model="mine", objective="sft"))
@@ -68,7 +66,7 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
         ({"models": ("a=./nowhere",)}, "models: no such file or folder, got './nowhere'"),
         ({"models": ("a=x", "a=y")}, "models: a name is there twice"),
         ({"fields": ("margin=2",)}, "fields: 'margin' is what a study compares"),
-        ({"fields": ("learning_rate",)}, "fields: must be NAME=VALUE, such as learning_rate=1e-4, got 'learning_rate'"),
+        ({"fields": ("learning_rate",)}, "fields: must be NAME=VALUE"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:

@@ -96,7 +96,7 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     content = json.loads((tables / f"{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
     text = (tables / f"{name}/{name}.md").read_text()
-    assert ("In round brackets: the paper's, tab:" in text) == (name != "gaps")
+    assert ("In round brackets: the paper's, of " in text) == (name != "gaps")
     assert ("One training (seed 0)" in text) == (name == "gaps")
     assert str(tmp_path) not in text
 

@@ -54,7 +54,7 @@ class Claim:
 
 
 def judge_claims(summaries: Summaries, tables: Mapping[str, Tables] | None = None) -> list[Claim]:
-    """Judge every claim, on every model, that there are scores for, or token tables by model and objective."""
+    """Judge every claim on every model, by scores, and token tables by model and objective."""
     by_model = tables or {}
     models = dict.fromkeys([*(setting.model for setting in summaries), *by_model])
     samples, claims = str(min((summary.samples for summary in summaries.values()), default=8)), []

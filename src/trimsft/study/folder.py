@@ -350,7 +350,7 @@ def make_lab_rows(folder: StudyFolder, scale: Scale, seed: int) -> None:
 
 
 def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
+    """Return the rows whose tokens are measured, of every cell, and how this one renders them."""
     from trimsft.data.encode import checked_rows
     from trimsft.data.files import read_records
     from trimsft.data.load import load_rows, plain_rows
@@ -373,7 +373,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
 
 
 def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell]) -> None:
-    """Read settings as training and evaluation would, find data and benchmarks: else each cell fails by itself."""
+    """Read settings as training and evaluation would; find data and benchmarks."""
     from trimsft.data.files import list_files
     from trimsft.evaluate.benchmarks import find_file
 
@@ -387,7 +387,7 @@ def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell]) -> Non
 
 
 def check_code(folder: StudyFolder, cells: Sequence[Cell]) -> None:
-    """Refuse cells of a user's own objective that were trained with other code: both would stand under one name."""
+    """Refuse cells of a user's own objective that were trained with other code under this name."""
     for cell in cells:
         if not cell.is_base and cell.objective not in OBJECTIVES:
             recorded = RunDirectory(folder.run(cell)).read_manifest().get("objective")

@@ -43,11 +43,6 @@ def printed_name(label: str) -> str:
     return str(_content()["names"][label])
 
 
-def label(table: str) -> str:
-    """Return the LaTeX label of a table, such as tab:main."""
-    return str(_content()["tables"][table]["label"])
-
-
 @cache
 def _content() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(files("trimsft.study").joinpath("paper.json").read_text(encoding="utf-8"))

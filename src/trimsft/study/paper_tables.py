@@ -1,4 +1,4 @@
-"""The files of a study: ours beside the paper's in tables, figures, claims; from the run directories alone.
+"""The files of a study: ours beside the paper's in tables, figures, claims; from run directories.
 
 runs/study-lab/tables/
   main/main.md               to read: ours with intervals, the paper's, claims, notes
@@ -6,8 +6,8 @@ runs/study-lab/tables/
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
 
-Models that the paper does not have stand beside the numbers of `STAND_IN`: they show the pattern, who is above whom,
-and not the size of the numbers.
+Models that the paper does not have stand beside the numbers of `STAND_IN`: they show the pattern, who
+is above whom, and not the size of the numbers.
 """
 
 import itertools
@@ -49,9 +49,9 @@ SCORE_TABLES = {
     "ablation": ("bandwidth_ablation", "margin_ablation", "main"),
     "half-trims": ("half_trims_complete", "main"),
 }
-"""Study -> the paper's tables that have its settings (elsewhere Table 1); where two differ, the first counts."""
+"""Study -> the paper's tables that have its settings (elsewhere Table 1); the first counts."""
 Row: TypeAlias = dict[str, Value]
-TokenRows: TypeAlias = tuple[Table, list[Row]]  # to read; for files, each number in a column of its own
+TokenRows: TypeAlias = tuple[Table, list[Row]]  # to read, and for files
 
 
 # ---- tokens
@@ -83,7 +83,7 @@ def categories(table: TokenTable, who: str) -> TokenRows:
         ours = {column.removesuffix("_percent"): interval for column, interval in found.items()}
         lines.append(({"category": name, "tokens": count}, ours, theirs[name]))
     made, rows = _beside("token_categories", "Token categories", lines, table, who)
-    note = "TrimSFT at margin 1, bandwidth 1; the paper does not say how it tells categories apart (docs/analysis.md)."
+    note = "TrimSFT at margin 1, bandwidth 1. How categories are told apart: docs/analysis.md."
     return replace(made, notes=(note, *made.notes)), rows
 
 
@@ -93,24 +93,26 @@ OF_TOKENS = {"weights": weights, "gradient-mass": masses, "categories": categori
 def _beside(
     name: str, title: str, lines: Sequence[tuple[Row, Mapping[str, Interval], Any]], table: TokenTable, who: str
 ) -> TokenRows:
-    """Return a line for each: its first columns, our intervals, the paper's row with fields of the same names."""
+    """Return a line for each: its first columns, and our intervals beside the paper's numbers."""
     rows, shown = list[Row](), list[tuple[Entry, ...]]()
     start = table_of(title, [first for first, _, _ in lines])
     for (first, ours, theirs), line in zip(lines, start.rows, strict=True):
         rows.append(dict(first))
         for column, one in ours.items():
-            low, high = (None, None) if math.isnan(one.low) else (one.low, one.high)
+            # JSON knows no NaN; of a category without tokens there is nothing to say
+            ours_low_high = [None if math.isnan(end) else end for end in (one.value, one.low, one.high)]
             of_paper, digits = getattr(theirs, column), 3 if column == "effective_ratio" else 2
-            rows[-1] |= {f"{column}_ours": one.value, f"{column}_low": low, f"{column}_high": high}
-            rows[-1][f"{column}_paper"] = of_paper
-            value, *ends, printed = (rounded(number, digits) for number in (one.value, one.low, one.high, of_paper))
-            spread = f"[{ends[0]}, {ends[1]}] " if low is not None and low != high else ""
-            line = (*line, Entry(value, f"{spread}({printed})", data=None if math.isnan(one.value) else one))
+            ends = zip(("ours", "low", "high", "paper"), (*ours_low_high, of_paper), strict=True)
+            rows[-1] |= {f"{column}_{end}": number for end, number in ends}
+            value, low, high, printed = (rounded(end, digits) for end in (one.value, one.low, one.high, of_paper))
+            spread = f"[{low}, {high}] " if low and one.low != one.high else ""
+            data = None if math.isnan(one.value) else one
+            line = (*line, Entry(value, f"{spread}({printed})", data=data))
         shown.append(line)
-    examples = table.example_count
     notes = (
-        f"Ours: {who}, {len(table):,} tokens of {examples} examples. In square brackets: 95 % intervals over examples.",
-        f"In round brackets: the paper's, {paper.label(name)}; {STAND_IN}, 40,082 tokens of 100 examples.",
+        f"Ours: {who}, {len(table):,} tokens of {table.example_count} examples.",
+        "In square brackets: 95 % intervals over examples.",
+        f"In round brackets: the paper's, of {STAND_IN}, 40,082 tokens of 100 examples.",
     )
     header = (*start.header, *(column.replace("_", " ") for column in lines[0][1]))
     return replace(start, header=header, rows=tuple(shown), notes=notes), rows
@@ -149,7 +151,7 @@ class ScoreRow:
         }
 
     @property
-    def cell(self) -> Entry:
+    def entry(self) -> Entry:
         """Our number, with an arrow where it is told apart from SFT's."""
         one = self.against_sft
         if one is None or not one.excludes_zero:
@@ -188,7 +190,7 @@ def score_rows(
 
 
 def _papers_mean(row: Any, names: Sequence[str], study: str) -> float | None:
-    """Return the paper's mean over these benchmarks; over all of its table for an average over none of them."""
+    """Return the paper's mean over these benchmarks, over its own where it has none of them."""
     if len(names) > 1 and not set(names) & set(row.scores):
         # the table of half trims has fewer benchmarks than SFT's row of Table 1
         names = list(paper.rows(SCORE_TABLES.get(study, ("main",))[0])[0].scores)
@@ -198,19 +200,19 @@ def _papers_mean(row: Any, names: Sequence[str], study: str) -> float | None:
 
 
 def our_table(title: str, rows: Sequence[ScoreRow], *, against_sft: bool = False) -> Table:
-    """Return settings by benchmarks, with intervals; a last column is the difference to SFT, or else the paper's."""
+    """Return settings by benchmarks; a last column is the difference to SFT, or else the paper's."""
     by_setting: dict[Cell, list[ScoreRow]] = {}
     for row in rows:
         by_setting.setdefault(row.setting, []).append(row)
     labels, last = labels_of(by_setting), [of_setting[-1] for of_setting in by_setting.values()]
-    lines = [[Entry(labels[setting]), *(row.cell for row in of)] for setting, of in by_setting.items()]
+    lines = [[Entry(labels[setting]), *(row.entry for row in of)] for setting, of in by_setting.items()]
     seeds = sorted({len(row.by_seed) for row in last if not row.setting.is_base})
     over = "seeds and problems" if seeds and seeds[-1] > 1 else "problems"
     about = [
         f"Percent, trainings of each: {', '.join(map(str, seeds)) or 'none'}. Brackets: 95 % interval over {over}."
     ]
     if any(cell.marker for line in lines for cell in line):
-        about.append(f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0.")
+        about.append(f"{UP} {DOWN}: the interval of the paired difference to SFT leaves out 0.")
     best, header = mark_best(lines, groups=[setting.model for setting in by_setting]), [row.benchmark for row in rows]
     more = list[Entry]()
     if against_sft:
@@ -320,18 +322,13 @@ def _of_tokens(study: Study, tables: Mapping[Cell, TokenTable], place: Path) -> 
     by_objective = {cell.objective: table for cell, table in tables.items()}
     drawn = list[Path]()
     if study.name in OF_TOKENS:
-        table, columns = OF_TOKENS[study.name](by_objective[BASE], next(iter(tables)).model)
+        table, rows = OF_TOKENS[study.name](by_objective[BASE], next(iter(tables)).model)
     else:
         named = {method_name(name): one for name, one in by_objective.items()}
-        columns = [row_of({"run": name}, confidence(one, **BAND)) for name, one in named.items()]
+        rows = [row_of({"run": name}, confidence(one, **BAND)) for name, one in named.items()]
         note = "One training (seed 0) of each method, however many seeds were trained."
         table = replace(confidence_table(named, BAND), notes=(note,))
         drawn = figures.gap_distribution(named, **BAND).save(place / "gap_distribution.svg")  # Figure 4
-    # JSON knows no NaN; of a category without tokens there is nothing to say
-    rows = [
-        {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
-        for row in columns
-    ]
     return Content([table], drawn, rows)
 
 

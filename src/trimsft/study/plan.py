@@ -4,8 +4,6 @@ plan = plan_cells(cells, scale, StudyFolder(Path("runs/study-paper")), gpus="2xA
 plan.cells, plan.gpu_hours, plan.notes
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,11 +61,7 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
         args, data = settings.args, settings.data
         training = replace(as_plan(settings, args.max_length or 2048, count), sharded=count > 1)
         if "train" in steps:
-            try:
-                arithmetic.require_room(training, device)
-            except UsageError as error:
-                error.problem = f"{cell.model}: {error.problem}"
-                raise
+            arithmetic.require_room(training, device)
             memory = arithmetic.peak_gib(training, device)
             notes.append(f"{cell.model}: about {memory:,.0f} GiB of each GPU in training")
             rows = scale.rows or (len(load_rows(data)) if data.is_local else data.sample or ROWS)

@@ -1,4 +1,4 @@
-"""`trimsft study`: settings in, outcomes out; and how cells are run, side by side, until all are done.
+"""`trimsft study`: settings in, outcomes out; and how cells are run, side by side.
 
 settings = StudySettings(names=("main",), seeds=3)
 for outcome in run_study(settings):
@@ -6,8 +6,6 @@ for outcome in run_study(settings):
 
 One process at a time works in a folder; a second one is refused. Of many machines, Ray is the way.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -27,9 +25,6 @@ from trimsft.study.studies import STUDIES, Study
 
 POLL = 0.5  # seconds between two looks at the files of cells under way
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
-
-
-# ---- cells
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ def run_cells(
             if result.seconds:
                 outcome.seconds.setdefault(cell, {}).update(result.seconds)
             if result.failure:
-                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
+                with suppress(OSError, RunError):  # what keeps a cell from its folder
                     folder.note_failure(cell, result.failure)
                 outcome.failed[cell] = result.failure
                 on_event(CellState(cell, "failed", result.failure))
@@ -128,7 +123,7 @@ def run_cells(
 
 def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> Iterator[tuple[Cell, Result]]:
     """Give cells to the pool until each is done or has failed, and yield what comes back."""
-    # seed by seed: after each there is a whole table; a base takes the least time, so it is the last of its seed
+    # seed by seed, after each there is a whole table; a base takes the least time, so it is last
     waiting = sorted(cells, key=lambda cell: (cell.seed, cell.is_base))
     running, stages = dict[Future[Result], Cell](), dict[Cell, str]()
     while waiting or running:
@@ -150,7 +145,7 @@ def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> I
 
 
 def read_status(out: Path) -> list[CellState]:
-    """Return every cell that was requested in a folder, also while the study runs, on whatever machine."""
+    """Return every cell that was requested in a folder, also while the study runs."""
     folder = StudyFolder(out)
     scale, states = folder.read_scale(), []
     for cell in folder.requested():
@@ -214,7 +209,7 @@ class StudySettings(RunOptions):
 
 
 def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
-    """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
+    """Do what is missing of each study and write its tables.
 
     Args:
         on_event: called with every change of a cell.
@@ -229,14 +224,14 @@ def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outco
         files, error = list[Path](), ""
         try:
             files = write_tables(study, folder, scale) if done.done else []
-        except Exception as failure:  # the runs are worth more than their table, which can be made again
+        except Exception as failure:  # the runs are worth more than their table
             error = f"{one_line(failure)}; rerun the command"
         outcomes.append(replace(done, study=study.name, files=files, table_error=error))
     return outcomes
 
 
 def write_tables(study: Study, folder: StudyFolder, scale: Scale) -> list[Path]:
-    """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
+    """Write the tables of a study from what is finished in a folder, whoever requested it."""
     from trimsft.study.paper_tables import write_study
 
     scale = replace(scale, models={**scale.models, **folder.read_scale().models})

@@ -15,8 +15,6 @@ runs/sweep-lab/
   report.html                       the page with the table, and the runs of SFT and of the chosen point
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
