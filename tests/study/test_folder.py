@@ -14,10 +14,9 @@ import pytest
 from tests.study.stub import SCALE, cells, finish, is_running
 from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory
-from trimsft.shipped import find_recipe
 from trimsft.study import folder as steps
 from trimsft.study.cell import Cell
-from trimsft.study.folder import Job, StudyFolder, check_study, launch_command, token_rows, training_settings
+from trimsft.study.folder import Job, StudyFolder, check_study, token_rows, training_settings
 from trimsft.study.run import run_cells
 from trimsft.study.scales import LAB, SCALES, ScaleOptions
 
@@ -75,15 +74,6 @@ def test_an_interruption_ends_the_ranks(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         job._launch(cell)
     assert not is_running(int(pid.read_text()))
-
-
-def test_accelerate_launches_ranks_on_gpus_and_torchrun_elsewhere() -> None:
-    words = ["train", "--config", "x.yaml"]
-    two = launch_command(2, "cuda", words)
-    accelerate = ["-m", "accelerate.commands.launch", "--config_file", str(find_recipe("accelerate/fsdp2.yaml"))]
-    assert two[1:5] == accelerate and two[two.index("--num_processes") + 1] == "2"
-    assert two[-5:] == ["-m", "trimsft", *words]
-    assert launch_command(2, "cpu", words)[1:5] == ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
 
 
 def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:

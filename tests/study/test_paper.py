@@ -1,7 +1,5 @@
 """What can be computed again from the paper's tables comes out so, but for one number."""
 
-import pytest
-
 from trimsft.study import paper
 
 PRINTED = 0.0051
@@ -13,10 +11,3 @@ def test_averages_are_means_of_their_rows_but_for_one() -> None:
     rows = [row for table in TABLES for row in paper.rows(table) if row.average]
     wrong = {row.line for row in rows if abs(sum(row.scores.values()) / len(row.scores) - row.average) > PRINTED}
     assert len({row.line for row in rows}) == 64 and wrong == {543}
-
-
-def test_shares_sum_to_100() -> None:
-    for row in paper.rows("gradient_mass"):
-        assert row.low + row.middle + row.high == pytest.approx(100, abs=0.02)
-    for field in ("ratio", "sft_mass", "trim_mass"):
-        assert sum(getattr(row, field) for row in paper.rows("token_categories")) == pytest.approx(100, abs=0.02)

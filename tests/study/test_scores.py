@@ -6,7 +6,6 @@ from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, result
 from trimsft.study.paper_tables import STAND_IN, our_table, score_rows
 from trimsft.study.results import paired, summarise
 from trimsft.study.scales import SCALES
-from trimsft.tables import render
 
 PAPER = SCALES["paper"]
 
@@ -39,16 +38,6 @@ def test_a_setting_finds_its_number_in_the_papers_tables():
     assert of("main", "sft", "lab", ("easy", "hard")) == {"easy": None, "hard": None, "average": 15.47}
     assert of("main", "sft", "lab", ("math500", "hard")) == {"math500": 40.02, "hard": None, "average": None}
     assert of("half-trims", "sft", "lab", ("easy", "hard"))["average"] == pytest.approx(18.3867, abs=1e-4)
-
-
-def test_the_papers_average_is_one_plain_column():
-    shares = {"sft": 0.5, "trim": 0.75}
-    found = {cell(name, model=STAND_IN): exact(share, benchmarks=PAPER.benchmarks) for name, share in shares.items()}
-    text = render(our_table("t", table_rows(found)), "markdown")
-    assert "| average | paper |" in text and text.count("| 15.47 |") == text.count("| 31.77 |") == 1
-    assert "another model" not in text
-    text = render(our_table("t", table_rows(main_results(1))), "markdown")
-    assert "| 31.77 |" in text and f"The paper's are of {STAND_IN}, another model" in text
 
 
 def test_arrows_need_a_paired_interval_without_zero():

@@ -101,19 +101,6 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     assert str(tmp_path) not in text
 
 
-def test_an_empty_category_is_null_and_a_dash(tmp_path):
-    tables = write(tmp_path, "categories", tokens=STUDIES["categories"].cells(LAB, 1), words=("1", "2", " =", " x"))
-
-    def refuse(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    content = json.loads((tables / "categories/categories.json").read_text(), parse_constant=refuse)
-    empty = next(row for row in content["rows"] if row["tokens"] == 0)
-    assert empty["mean_weight_ours"] is None
-    text = (tables / "categories/categories.md").read_text()
-    assert "nan" not in text and f"| {empty['category']} | 0 | 0.00" in text
-
-
 def test_further_temperatures_have_tables_of_their_own(tmp_path):
     samples = [one for n in range(4) for one in samples_of(f"p{n}", "1 0", greedy="1")]
     samples += [replace(one, temperature=0.3, status="correct", answer="1") for one in samples if one.votes]

@@ -68,8 +68,6 @@ class StudyFolder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", check_path("out", self.out))
 
-    # ---- the study
-
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""
         record, harmless = asdict(scale), list(HARMLESS)
@@ -93,8 +91,6 @@ class StudyFolder:
         """Return every cell that was ever requested, earlier requests first."""
         path = self.out / "cells.json"
         return [Cell.from_dict(one) for one in read_json(path, list[dict[str, Any]])] if path.exists() else []
-
-    # ---- where things are
 
     def run(self, cell: Cell) -> Path:
         """Return the run directory of a cell."""
@@ -125,8 +121,6 @@ class StudyFolder:
     def note_failure(self, cell: Cell, error: str) -> None:
         (without_secrets,) = hide_secrets([error])
         write_whole(self.failure(cell), without_secrets.encode())
-
-    # ---- what is done
 
     def missing(self, cell: Cell, scale: Scale) -> list[str]:
         """Return the steps of a cell that are still to do, in order; weights that were dropped are not missed."""

@@ -209,11 +209,7 @@ class StudySettings(RunOptions):
 
 
 def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
-    """Do what is missing of each study and write its tables.
-
-    Args:
-        on_event: called with every change of a cell.
-    """
+    """Do what is missing of each study and write its tables."""
     if settings.gpu_kind is not None:  # a study takes the GPUs that are there
         raise UsageError("names a kind, which is for --dry-run", field="gpus", value=settings.gpus)
     studies, _, scale, folder = settings.prepare()
