@@ -2,7 +2,6 @@
 
 While cells run, stderr gets a line for each change:
 
-    lab/trim-margin1-bandwidth2/seed0: training
     lab/trim-margin1-bandwidth4/seed0: failed, learning_rate: must not be below 0, got -1
 """
 
@@ -31,25 +30,24 @@ from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
-Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study, such as runs/study-lab.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is missing; with --gpus 2xA6000, what it takes.")]
-STUDY = "names scale models benchmarks fields seeds samples gpus out workers"
+Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is missing and what it takes.")]
+STUDY = "names scale models benchmarks fields seeds samples gpus out workers"  # which --help lists
 SWEEP = "grid scale models benchmarks seeds out workers select_on"
-"""The fields that --help lists."""
 
 
 @study_app.command("list")
 def study_list(as_json: JsonFlag = False) -> None:
     """List the studies, with the paper's tables that they repeat."""
-    value = [{"study": study.name, "title": study.title, "paper": list(study.paper)} for study in STUDIES.values()]
-    rows = [(study.name, study.title, ", ".join(map(printed_name, study.paper))) for study in STUDIES.values()]
-    print_output(Output(value, [text_table(("study", "", "in the paper"), rows)]), as_json)
+    rows = [(one.name, one.title, ", ".join(map(printed_name, one.paper))) for one in STUDIES.values()]
+    table = text_table(("study", "title", "paper"), rows)
+    print_output(Output([dict(zip(table.header, row, strict=True)) for row in rows], [table]), as_json)
 
 
 @study_app.command("run")
 @command_of(command.StudySettings, resumes=True, shown=STUDY)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
-    """Run what is missing of a study, and write its tables beside the paper's; rerun to resume.
+    """Run what is missing of a study, and write its tables; rerun to resume.
 
     \b
     Examples:
@@ -98,9 +96,7 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
 
 @command_of(SweepSettings, resumes=True, shown=SWEEP)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
-    """Train a grid of settings and say which is best.
-
-    Any field of trimsft train may be varied. Every point is a run directory. Rerun the command to resume.
+    """Train a grid of settings of trimsft train and say which is best; rerun to resume.
 
     \b
     Examples:

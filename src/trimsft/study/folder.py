@@ -231,7 +231,7 @@ class Job:
         from trimsft.evaluate.settings import EvalSettings
 
         scale = self.scale
-        further = {"temperatures": scale.temperatures, "temperature_samples": scale.temperature_samples}
+        further: dict[str, Any] = {"temperatures": scale.temperatures, "temperature_samples": scale.temperature_samples}
         return EvalSettings(
             model=model,
             out=self.folder.run(cell),

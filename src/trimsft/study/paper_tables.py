@@ -44,7 +44,7 @@ from trimsft.tokens.table import TokenTable, read_token_table
 
 STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
 PAPER_MODELS = {row.model for row in paper.rows("main")}
-BAND = {"margin": MARGIN, "bandwidth": BANDWIDTH}  # TrimSFT's in Table 1
+BAND: dict[str, Any] = {"margin": MARGIN, "bandwidth": BANDWIDTH}  # TrimSFT's in Table 1
 SCORE_TABLES = {
     "ablation": ("bandwidth_ablation", "margin_ablation", "main"),
     "half-trims": ("half_trims_complete", "main"),

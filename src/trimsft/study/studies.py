@@ -34,8 +34,8 @@ class Study:
     def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
         """Return every run with every seed, by default the scale's, seed by seed; a base is evaluated once."""
         runs = list(dict.fromkeys(self.runs(scale)))
-        bases, seeds = [run for run in runs if run.is_base], range(scale.seeds if seeds is None else seeds)
-        return bases + [replace(run, seed=seed) for seed in seeds for run in runs if not run.is_base]
+        bases, trained = ([run for run in runs if run.is_base is is_base] for is_base in (True, False))
+        return bases + [replace(run, seed=seed) for seed in range(seeds or scale.seeds) for run in trained]
 
 
 # ---- which cells

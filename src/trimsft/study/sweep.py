@@ -197,7 +197,7 @@ def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out
     notes = conclusions(swept, [cell.name for cell in cells if cell not in found])
     table, command = sweep_table(swept), command_line()
     rows = [row.as_dict() for row in score_rows("sweep", swept.all, ["average"])]
-    record = {
+    record: dict[str, Any] = {
         "metric": table.title.removeprefix("Sweep: "),
         "benchmarks": swept.reported,
         "selected_on": on,
