@@ -88,9 +88,9 @@ def train_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Measure one step on the longest rows; keep nothing.")
     ] = False,
-    gpus: Annotated[str | None, typer.Option(metavar="2xA6000", help="With --dry-run: memory and hours there.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="Plan the dry run for 2xA6000.")] = None,
     as_json: JsonFlag = False,
-    help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
+    help_all: Annotated[bool, typer.Option("--help-all", help="List every field.")] = False,
 ) -> None:
     """Fine-tune a model.
 
@@ -320,8 +320,7 @@ def export(settings: ExportSettings) -> Output:
     from trimsft.models import export_model
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
-    merged = ", the adapter merged into its base" if exported.is_merged else ""
-    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}{merged}"])
+    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}"])
 
 
 CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]

@@ -92,7 +92,7 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
 
 @command_of(SweepSettings)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
-    """Train a grid of settings of trimsft train and say which is best; rerun to resume.
+    """Train a grid of settings and say which is best. Rerun it to resume.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
 def quickstart(settings: QuickstartSettings) -> Output:
     """Compare objectives on a small model, on a CPU, offline.
 
-    Trains the lab's base model with the paper's six objectives and AutoTrim, samples and grades answers, and writes a
+    Trains the lab's base model with the paper's six objectives and AutoTrim, and writes a
     report, in minutes. Rerun the command to resume.
 
     \b
@@ -122,7 +122,7 @@ def quickstart(settings: QuickstartSettings) -> Output:
 
 
 def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> OnEvent:
-    """Return a function that prints every change of a cell by its `label`, and the `result` of one that is done."""
+    """Return a function that prints every change of a cell, and the `result` of one that is done."""
 
     def on_event(event: CellState) -> None:
         what = event.note or (result(event.cell) if event.state == "done" else "")
