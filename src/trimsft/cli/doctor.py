@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
 from trimsft.runs import environment
@@ -43,9 +43,10 @@ def _check_head(device: torch.device) -> str:
     weight, labels = torch.randn(1000, 64) / 8, torch.randint(1000, (256,))
     hidden = torch.randn(256, 64) + 12 * torch.rand(256, 1) * weight[labels]  # gaps from -5 to 9
     results = []
+    options: dict[str, Any] = {"objective": TrimSFT(), "skip_below": 0.0}
     for dtype, backend in ((torch.float32, "auto"), (torch.float64, "reference")):
         ours, head = (tensor.to(device, dtype).requires_grad_() for tensor in (hidden, weight))
-        out = linear_cross_entropy(ours, head, labels.to(device), TrimSFT(), skip_below=0.0, backend=backend)
+        out = linear_cross_entropy(ours, head, labels.to(device), **options | {"backend": backend})
         results.append([out.loss.detach(), *torch.autograd.grad(out.loss, (ours, head))])
     error = max(float((one - true).norm() / true.norm()) for one, true in zip(*results, strict=True))
     tolerance = 64 * torch.finfo(torch.float32).eps  # sums of 64 products
