@@ -61,20 +61,20 @@ def test_run_directories_are_imported_where_unix_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "hidden", "extra"),
+    ("words", "hidden"),
     [
-        ("report runs/a", "typer", "report"),
-        ("--help", "typer", "study"),
-        ("train --model m --data d", "trl", "train"),
-        ("eval m -b lab-easy", "transformers", "eval"),
-        ("tokens m --data rows.jsonl", "datasets", "models"),
+        ("report runs/a", "typer"),
+        ("--help", "typer"),
+        ("train --model m --data d", "trl"),
+        ("eval m -b lab-easy", "transformers"),
+        ("tokens m --data rows.jsonl", "datasets"),
     ],
 )
-def test_a_command_names_the_extra_it_lacks(tmp_path: Path, words: str, hidden: str, extra: str) -> None:
+def test_a_command_names_the_package_it_lacks(tmp_path: Path, words: str, hidden: str) -> None:
     (tmp_path / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n')
     argv = ["trimsft", *words.split()]
     code = f"import os\nos.chdir({str(tmp_path)!r})\nsys.argv = {argv!r}\nfrom trimsft.cli import main\nmain()"
     done = run_without({hidden}, code)
     assert (done.returncode, done.stdout) == (2, "")
-    said = f"trimsft: the package {hidden} is not installed; pip install 'trimsft[{extra}]'\n"
+    said = f"trimsft: the package {hidden} is not installed; pip install 'trimsft[all]'\n"
     assert done.stderr.endswith(said), done.stderr

@@ -11,7 +11,6 @@ from trimsft.head import chunked
 
 
 def test_it_checks_the_head_against_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.head.problem.auto_backend", lambda tensor: "chunked")
     done = CliRunner().invoke(cli.app, ["doctor", "--json"], catch_exceptions=False)
     facts = json.loads(done.stdout)
     assert done.exit_code == 0 and facts["torch"] == torch.__version__ and facts["head"].startswith("passed: error ")

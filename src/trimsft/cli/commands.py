@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trimsft import __version__
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
@@ -33,18 +34,46 @@ if TYPE_CHECKING:
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
 
-EVAL = "model benchmarks out engine server samples temperatures max_tokens limit"
-TOKENS = "models data out sample max_length template train_on weights objective show"
-AUDIT = "data model out sample training threshold"
-"""The fields that --help lists."""
 ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")
 """The fields of `tokens` that `train` has, too."""
 
-commands = typer.Typer(rich_markup_mode=None)
-commands.command("quickstart")(study.quickstart)
-commands.command("sweep")(study.sweep)
-commands.command("doctor")(doctor)
-commands.add_typer(study.study_app, name="study")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens
+    },
+)
+app.command("quickstart")(study.quickstart)
+app.command("sweep")(study.sweep)
+app.command("doctor")(doctor)
+app.add_typer(study.study_app, name="study")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trimsft {__version__}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+]
+
+
+@app.callback()
+def program(version: VersionFlag = False) -> None:
+    """Fine-tune language models on the tokens that matter.
+
+    \b
+    Start here:
+      trimsft quickstart                        # all of it in minutes, offline
+      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
+      trimsft train --model MODEL --data DATA.jsonl
+      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
+    """
 
 
 def train_flag(field: str) -> str:
@@ -53,13 +82,15 @@ def train_flag(field: str) -> str:
     return shared.get(field, field if field.startswith("-") else f"--{field}")
 
 
-@commands.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def train_command(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
-    gpus: Annotated[str | None, typer.Option(hidden=True)] = None,
-    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
-    help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Measure one step on the longest rows; keep nothing.")
+    ] = False,
+    gpus: Annotated[str | None, typer.Option(help="Plan the dry run for 2xA6000.")] = None,
+    as_json: JsonFlag = False,
+    help_all: Annotated[bool, typer.Option("--help-all", help="List every field.")] = False,
 ) -> None:
     """Fine-tune a model.
 
@@ -75,15 +106,10 @@ def train_command(
       --margin NUMBER        of trim: the gap whose tokens count in full
       --bandwidth NUMBER     of trim: how fast weights fall off around it
       --out PATH             the run directory; also --output_dir
-      --dry-run              measure one step on the longest rows; keep nothing
-      --dry-run --gpus 2xA6000   memory, hours, downloads elsewhere
-      --json                 print the result as JSON
 
     \b
-    Examples:
+    Example:
       trimsft train --config qwen2.5-math-1.5b --objective dft
-      trimsft train --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --dry-run
-      torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
     """
     if help_all:
         from trimsft.train.config import Parser
@@ -116,7 +142,7 @@ def train_command(
             print_output(output, as_json)
 
 
-@commands.command("watch")
+@app.command("watch")
 @command_of(WatchSettings)
 def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
@@ -135,8 +161,8 @@ def watch(settings: WatchSettings) -> None:
         console.clear()
 
 
-@commands.command("eval")
-@command_of(EvalSettings, shown=EVAL)
+@app.command("eval")
+@command_of(EvalSettings)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
@@ -144,10 +170,8 @@ def evaluate(settings: EvalSettings) -> Output:
     recorded is never generated again: rerun the command to resume, or with more samples.
 
     \b
-    Examples:
+    Example:
       trimsft eval runs/trim -b math500 -b gsm8k --temperatures 0.6
-      trimsft eval ./model -b problems.jsonl
-      trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.data.visible import visible
     from trimsft.evaluate import run
@@ -169,7 +193,7 @@ def evaluate(settings: EvalSettings) -> Output:
     return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
-@commands.command("compare")
+@app.command("compare")
 @command_of(CompareSettings)
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
@@ -192,8 +216,8 @@ def compare(settings: CompareSettings) -> Output:
     return Output(value, lines=[compared.render(settings.style)])
 
 
-@commands.command("tokens")
-@command_of(TokenSettings, shown=TOKENS)
+@app.command("tokens")
+@command_of(TokenSettings)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
@@ -202,8 +226,7 @@ def tokens(settings: TokenSettings) -> Output:
     compared on the same rows. Finished tables are kept when the command is run again.
 
     \b
-    Examples:
-      trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
+    Example:
       trimsft tokens Qwen/Qwen3-4B-Base --data train.jsonl --show 2
     """
     from trimsft.data.preview import show as show_preview
@@ -239,7 +262,7 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     return lines
 
 
-@commands.command("report")
+@app.command("report")
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
@@ -260,8 +283,8 @@ def report(settings: ReportSettings) -> Output:
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
-@commands.command("audit")
-@command_of(AuditSettings, shown=AUDIT)
+@app.command("audit")
+@command_of(AuditSettings)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
@@ -282,7 +305,7 @@ def audit(settings: AuditSettings) -> Output:
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
-@commands.command("export")
+@app.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
@@ -297,19 +320,17 @@ def export(settings: ExportSettings) -> Output:
     from trimsft.models import export_model
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
-    merged = ", the adapter merged into its base" if exported.is_merged else ""
-    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}{merged}"])
+    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}"])
 
 
 CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]
 
 
-@commands.command("recipes")
+@app.command("recipes")
 def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy them.
 
-    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to
-    where the documentation has it. What is there already is never replaced.
+    train takes a recipe by its name. What is there already is never replaced.
 
     \b
     Example:

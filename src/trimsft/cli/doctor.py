@@ -15,7 +15,6 @@ def doctor(as_json: JsonFlag = False) -> None:
     """Check this machine.
 
     Names versions and the device, and compares the head with float64; exits with 1 if it is wrong.
-    Whether the installed packages fit each other, pip check says.
 
     \b
     Example:
@@ -23,15 +22,12 @@ def doctor(as_json: JsonFlag = False) -> None:
     """
     import torch
 
-    from trimsft.head.problem import auto_backend
-
     with ending():
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         about = environment()
         facts = {name: version or "not installed" for name, version in about["versions"].items()}
         facts["platform"] = about["platform"]
         facts["device"] = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-        facts["backend"] = auto_backend(torch.empty(1, 1, device=device))
         facts["head"] = _check_head(device)
     failures = [f"head {facts['head']}"] if facts["head"].startswith("failed") else []
     print_output(Output(facts, lines=[f"{name:14} {fact}" for name, fact in facts.items()], failures=failures), as_json)

@@ -32,8 +32,6 @@ HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is missing and what it takes.")]
-STUDY = "names scale models benchmarks fields seeds samples gpus out workers"  # which --help lists
-SWEEP = "grid scale models benchmarks seeds out workers select_on"
 
 
 @study_app.command("list")
@@ -45,14 +43,12 @@ def study_list(as_json: JsonFlag = False) -> None:
 
 
 @study_app.command("run")
-@command_of(command.StudySettings, shown=STUDY)
+@command_of(command.StudySettings)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables; rerun to resume.
 
     \b
-    Examples:
-      trimsft study run main
-      trimsft study run main ablation --scale lab --seeds 3
+    Example:
       trimsft study run main --scale paper --dry-run --gpus 2xA6000
     """
     return run_or_plan(settings, dry_run=dry_run)
@@ -94,14 +90,13 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     print_output(Output([state.as_dict() for state in states], [table]), as_json)
 
 
-@command_of(SweepSettings, shown=SWEEP)
+@command_of(SweepSettings)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
-    """Train a grid of settings of trimsft train and say which is best; rerun to resume.
+    """Train a grid of settings and say which is best. Rerun it to resume.
 
     \b
-    Examples:
+    Example:
       trimsft sweep --grid margin=0,2,4,6 --grid bandwidth=0.5,1,2 --seeds 3
-      trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
     return run_or_plan(settings, dry_run=dry_run)
 
@@ -110,12 +105,11 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
 def quickstart(settings: QuickstartSettings) -> Output:
     """Compare objectives on a small model, on a CPU, offline.
 
-    Trains the lab's base model with the paper's six objectives and AutoTrim, samples and grades answers, and writes a
+    Trains the lab's base model with the paper's six objectives and AutoTrim, and writes a
     report, in minutes. Rerun the command to resume.
 
     \b
-    Examples:
-      trimsft quickstart
+    Example:
       trimsft quickstart --fast --out runs/first-look
     """
     show = cell_lines(lambda cell: method_name(cell.objective), lambda cell: headline(settings, cell))
@@ -124,13 +118,11 @@ def quickstart(settings: QuickstartSettings) -> Output:
     if outcome.report:
         lines.append(f"Every score, token and gap: {outcome.report}")
     lines.append(f"Run directories: {outcome.cells.folder.out} ({outcome.total_seconds:,.0f} s)")
-    lines.append("Next, with your own model and data, one problem and one solution a line:")
-    lines.append("  trimsft tokens MODEL --data DATA.jsonl --sample 200")
     return Output(outcome.as_dict(), tables_of(outcome), lines, outcome.failures())
 
 
 def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> OnEvent:
-    """Return a function that prints every change of a cell by its `label`, and the `result` of one that is done."""
+    """Return a function that prints every change of a cell, and the `result` of one that is done."""
 
     def on_event(event: CellState) -> None:
         what = event.note or (result(event.cell) if event.state == "done" else "")
