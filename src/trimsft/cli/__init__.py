@@ -15,7 +15,7 @@ def main() -> None:
     if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file
     try:
-        from trimsft.cli.commands import app
+        from trimsft.cli.program import app
 
         app(prog_name="trimsft")
     except ModuleNotFoundError as error:
@@ -31,6 +31,6 @@ def main() -> None:
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(name)
-    from trimsft.cli.commands import app
+    from trimsft.cli.program import app
 
     return app

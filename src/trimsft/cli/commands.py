@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimsft import __version__
 from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
@@ -37,43 +36,11 @@ if TYPE_CHECKING:
 ROWS = ("problem_column", "solution_column", "template", "system_prompt", "train_on", "weights")
 """The fields of `tokens` that `train` has, too."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens
-    },
-)
-app.command("quickstart")(study.quickstart)
-app.command("sweep")(study.sweep)
-app.command("doctor")(doctor)
-app.add_typer(study.study_app, name="study")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"trimsft {__version__}")
-        raise typer.Exit
-
-
-VersionFlag = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-]
-
-
-@app.callback()
-def program(version: VersionFlag = False) -> None:
-    """Fine-tune language models on the tokens that matter.
-
-    \b
-    Start here:
-      trimsft quickstart                        # all of it in minutes, offline
-      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
-      trimsft train --model MODEL --data DATA.jsonl
-      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
-    """
+commands = typer.Typer(rich_markup_mode=None)
+commands.command("quickstart")(study.quickstart)
+commands.command("sweep")(study.sweep)
+commands.command("doctor")(doctor)
+commands.add_typer(study.study_app, name="study")
 
 
 def train_flag(field: str) -> str:
@@ -82,7 +49,7 @@ def train_flag(field: str) -> str:
     return shared.get(field, field if field.startswith("-") else f"--{field}")
 
 
-@app.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@commands.command("train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def train_command(
     context: typer.Context,
     dry_run: Annotated[
@@ -142,7 +109,7 @@ def train_command(
             print_output(output, as_json)
 
 
-@app.command("watch")
+@commands.command("watch")
 @command_of(WatchSettings)
 def watch(settings: WatchSettings) -> None:
     """See how a training is going, in small curves.
@@ -161,7 +128,7 @@ def watch(settings: WatchSettings) -> None:
         console.clear()
 
 
-@app.command("eval")
+@commands.command("eval")
 @command_of(EvalSettings)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
@@ -193,7 +160,7 @@ def evaluate(settings: EvalSettings) -> Output:
     return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
-@app.command("compare")
+@commands.command("compare")
 @command_of(CompareSettings)
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
@@ -216,7 +183,7 @@ def compare(settings: CompareSettings) -> Output:
     return Output(value, lines=[compared.render(settings.style)])
 
 
-@app.command("tokens")
+@commands.command("tokens")
 @command_of(TokenSettings)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
@@ -262,7 +229,7 @@ def _verdicts(tables: TokenTables, settings: TokenSettings) -> list[str]:
     return lines
 
 
-@app.command("report")
+@commands.command("report")
 @command_of(ReportSettings)
 def report(settings: ReportSettings) -> Output:
     """Write one page about runs.
@@ -283,7 +250,7 @@ def report(settings: ReportSettings) -> Output:
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
-@app.command("audit")
+@commands.command("audit")
 @command_of(AuditSettings)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
@@ -305,7 +272,7 @@ def audit(settings: AuditSettings) -> Output:
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
-@app.command("export")
+@commands.command("export")
 @command_of(ExportSettings)
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
@@ -326,7 +293,7 @@ def export(settings: ExportSettings) -> Output:
 CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]
 
 
-@app.command("recipes")
+@commands.command("recipes")
 def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy them.
 
