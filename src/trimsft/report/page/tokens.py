@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.audit.steps import arithmetic_steps
+from trimsft.report.page.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
