@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 2**30
 """Bytes: a few packed ones can be any number of unpacked ones."""
-SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")
-"""The share of a file: a.jsonl:0.7,b.jsonl:0.3."""
 
 
 def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
@@ -34,7 +32,7 @@ def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
     names = [where] if Path(where).expanduser().exists() else where.split(",")
     files: list[Path] = []
     for name in names:
-        path = Path(SHARE.sub("", name).strip()).expanduser()
+        path = Path(name.strip()).expanduser()
         if not name.strip() or not path.exists():
             raise DataError("no such file or folder", field=field, value=name.strip())
         members = [path]
@@ -51,12 +49,11 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     suffix, number = suffix_of(path), None
     if suffix is None:
         raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
-    rows = enumerate(read_parquet(path)) if suffix == ".parquet" else _READERS[suffix.removesuffix(".gz")](path)
+    read, _ = _READERS[suffix.removesuffix(".gz")]
     try:
-        for number, row in rows:
+        for number, row in read(path):
             if not isinstance(row, dict):
-                problem = f"must be an object with named fields, got {type(row).__name__}"
-                raise DataError(f"{path}, {unit_of(path)} {number}: {problem}")
+                raise DataError(f"{place_of(path, number)}: must be an object, got {type(row).__name__}")
             yield number, row
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
@@ -85,10 +82,9 @@ def _read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
-    content = _parsed("".join(_lines(path)), str(path))
-    items = content.get("data") if isinstance(content, dict) else content
+    items = _parsed("".join(_lines(path)), str(path))
     if not isinstance(items, list):
-        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
+        raise DataError(f"{path}: must hold a list of objects", hint="one object a line is .jsonl")
     yield from enumerate(items, start=1)
 
 
@@ -105,8 +101,7 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         for row in reader:
             if None in row or None in row.values():
-                problem = f"has {'more' if None in row else 'fewer'} cells than the header"
-                raise DataError(f"{path}, line {reader.line_num}: {problem}")
+                raise csv.Error("more or fewer cells than the header")
             yield reader.line_num, row  # where it ends: quoted cells may span several
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
@@ -124,8 +119,18 @@ def read_parquet(path: Path) -> Dataset:
         raise DataError(f"{path}: not usable Parquet ({one_line(error)})") from error
 
 
-_READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv}
-SUFFIXES = (".parquet", *_READERS, *(f"{suffix}.gz" for suffix in _READERS))
+def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    yield from enumerate(read_parquet(path))
+
+
+_READERS = {
+    ".parquet": (_read_parquet, "row"),
+    ".jsonl": (_read_jsonl, "line"),
+    ".json": (_read_json, "item"),
+    ".csv": (_read_csv, "line"),
+}
+"""How a format is read, and what its rows are counted by."""
+SUFFIXES = (*_READERS, ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
 def suffix_of(path: Path) -> str | None:
@@ -133,10 +138,10 @@ def suffix_of(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
-def unit_of(path: Path) -> str:
-    """Return the word for what rows of a file are counted by."""
-    suffix = suffix_of(path) or ""
-    return {".parquet": "row", ".json": "item"}.get(suffix.removesuffix(".gz"), "line")
+def place_of(path: Path, number: int) -> str:
+    """Return the words for one row of a file."""
+    _, unit = _READERS[(suffix_of(path) or "").removesuffix(".gz")]
+    return f"{path}, {unit} {number}"
 
 
 def is_text(value: Any) -> bool:

@@ -66,11 +66,6 @@ def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "sol
     return next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
 
 
-def has_trl_form(columns: Collection[str]) -> bool:
-    """Return whether TRL would take rows with these columns, whatever other columns they have."""
-    return any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
-
-
 def is_filled(form: str, row: Mapping[str, Any]) -> bool:
     """Return whether a row has what its form needs."""
     values = [row.get(name) for name in FORMS[form]]
@@ -98,18 +93,15 @@ def known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
     return BECOMES.get(form, form), [at(f"row {n}", known_row, row, form) for n, row in enumerate(given)]
 
 
-def known_dataset(dataset: Any, where: str) -> Any:
-    """Return a dataset or stream likewise; columns that are of no form stay."""
+def converted(dataset: Any, where: str) -> Any:
+    """Return a dataset or stream of alpaca or sharegpt likewise, any other as it is."""
     columns = columns_of(dataset)
     form = find_form(columns) or ""
-    if form in CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
+    if form not in CONVERTERS:
+        return dataset
+    if not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(lambda row: known_row(row, form), remove_columns=columns)
-    if form in CONVERTERS:
-        return make_dataset([at(f"{where}, row {number}", known_row, row, form) for number, row in enumerate(dataset)])
-    # by columns of its other forms, TRL would take a row for what it is not
-    others = {"prompt", "completion", "messages", "text"} - set(FORMS.get(form, ()))
-    is_chat = form in ("prompt-completion", "messages")
-    return dataset.remove_columns(sorted(others & set(columns))) if is_chat else dataset
+    return make_dataset([at(f"{where}, row {number}", known_row, row, form) for number, row in enumerate(dataset)])
 
 
 def make_dataset(rows: Sequence[Row]) -> Dataset:

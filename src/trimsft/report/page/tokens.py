@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.report.page.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.errors import UsageError
 from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
+from trimsft.report.page.steps import arithmetic_steps
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
