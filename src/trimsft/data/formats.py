@@ -13,11 +13,11 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimsft.data.files import is_text
-from trimsft.errors import DataError
+from trimsft.errors import DataError, and_more
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -82,19 +82,32 @@ def known_row(row: Mapping[str, Any], form: str, pair: tuple[str, str] = ("probl
     if form == PAIR:
         row = {**row, **{new: row.get(old) for old, new in zip(pair, FORMS[PAIR], strict=True)}}
     elif form in CONVERTERS:
+        for name in _LOST[form]:
+            if row.get(name):
+                raise DataError(f"{name!r} is not read in this form", hint="write such rows as messages, or remove it")
         row, form = CONVERTERS[form](row), BECOMES[form]
     return {name: row[name] for name in columns_of_form(form) if row.get(name) is not None}
 
 
-def known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
-    """Return rows in memory likewise, and their form, judged by the first."""
-    given = list(rows)
-    form = (find_form(list(given[0])) if given else None) or PAIR
-    return BECOMES.get(form, form), [at(f"row {n}", known_row, row, form) for n, row in enumerate(given)]
+def known_rows(
+    placed: Sequence[tuple[str, Row]], form: str, pair: tuple[str, str] = ("problem", "solution")
+) -> list[Row]:
+    """Return rows likewise, each given with its place; refuse those that do not fill their form."""
+    rows = [at(place, known_row, row, form, pair) for place, row in placed]
+    fits = [is_filled(BECOMES.get(form, form), row) for row in rows]
+    refuse_blank([place for (place, _), fit in zip(placed, fits, strict=True) if not fit], form, pair)
+    return rows
+
+
+def refuse_blank(places: Sequence[str], form: str, pair: tuple[str, str]) -> None:
+    """Name the first of some rows that do not fill their form, and how many more."""
+    if places:
+        needed = " or ".join(map(repr, pair if form == PAIR else FORMS[form]))
+        raise DataError(f"{places[0]}: {needed} is missing or blank{and_more(len(places), 'rows')}")
 
 
 def converted(dataset: Any, where: str) -> Any:
-    """Return a dataset or stream of alpaca or sharegpt likewise, any other as it is."""
+    """Return a dataset or stream of alpaca or sharegpt in the columns of what it becomes, any other as it is."""
     columns = columns_of(dataset)
     form = find_form(columns) or ""
     if form not in CONVERTERS:
@@ -128,7 +141,6 @@ def at(place: str, function: Callable[..., Result], *given: Any) -> Result:
 
 def _from_alpaca(row: Mapping[str, Any]) -> Row:
     """Join instruction and input, a blank line between them, to the problem."""
-    _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
     return {**row, "problem": problem, "solution": row.get("output")}
@@ -139,7 +151,6 @@ _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("syste
 
 def _from_sharegpt(row: Mapping[str, Any]) -> Row:
     """Make messages of turns with `from` and `value`; a column `system` is the first."""
-    _refuse_more(row, "image", "images")
     system, turns = row.get("system"), row.get("conversations")
     messages = [{"role": "system", "content": system}] if system else []
     for turn in turns if isinstance(turns, list) else []:
@@ -154,13 +165,7 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
     return {**row, "messages": messages, "tools": row.get("tools") or None}
 
 
-def _refuse_more(row: Mapping[str, Any], *names: str) -> None:
-    """Refuse columns that the conversion would lose."""
-    for name in names:
-        if row.get(name):
-            hint = "write such rows as messages, or remove the column"
-            raise DataError(f"{name!r} is not read in this form", hint=hint)
-
-
 CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
 BECOMES = {"alpaca": PAIR, "sharegpt": "messages"}
+_LOST = {"alpaca": ("history", "system", "image", "images"), "sharegpt": ("image", "images")}
+"""Columns that the conversion would lose."""

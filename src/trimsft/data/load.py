@@ -22,17 +22,17 @@ from trimsft.data.formats import (
     KNOWN,
     PAIR,
     Row,
-    at,
     columns_of_form,
     find_form,
     is_filled,
     known_row,
     known_rows,
     make_dataset,
+    refuse_blank,
 )
 from trimsft.data.templates import TEMPLATE_NAMES, TRAIN_ON, Rendering, check_template_name
 from trimsft.data.weights import parse_weights
-from trimsft.errors import DataError, TrimSFTError, and_more, one_line
+from trimsft.errors import DataError, TrimSFTError, one_line
 from trimsft.models import asking_hub
 from trimsft.options import option
 
@@ -194,7 +194,7 @@ def _of_file(path: Path, config: DataConfig) -> tuple[str, Any, list[str]]:
         return _of_dataset(read_parquet(path), str(path), config)
     placed = [(place_of(path, number), row) for number, row in read_records(path)]
     form = _form_of(placed[0][1], config, placed[0][0])
-    return BECOMES.get(form, form), _known(placed, form, config), [place for place, _ in placed]
+    return BECOMES.get(form, form), known_rows(placed, form, config.pair), [place for place, _ in placed]
 
 
 def _of_dataset(rows: Dataset, name: str, config: DataConfig) -> tuple[str, Any, list[str]]:
@@ -203,29 +203,15 @@ def _of_dataset(rows: Dataset, name: str, config: DataConfig) -> tuple[str, Any,
     if not places:
         raise DataError(f"{name}: holds no rows")
     if form in CONVERTERS:
-        return BECOMES[form], _known(list(zip(places, rows, strict=True)), form, config), places
+        return BECOMES[form], known_rows(list(zip(places, rows, strict=True)), form, config.pair), places
     names = dict(zip(config.pair if form == PAIR else FORMS[form], FORMS[form], strict=True))
     names |= {name: name for name in columns_of_form(form) if name in rows.column_names and name not in FORMS[form]}
     rows = rows.select_columns(list(names)).rename_columns(names)
     pieces = rows.select_columns(list(FORMS[form])).iter(batch_size=1000)
     values = (row for piece in pieces for row in zip(*piece.values(), strict=True))
     fits = [is_filled(form, dict(zip(FORMS[form], row, strict=True))) for row in values]
-    _refuse_blank([place for place, fit in zip(places, fits, strict=True) if not fit], form, config)
+    refuse_blank([place for place, fit in zip(places, fits, strict=True) if not fit], form, config.pair)
     return form, rows, places
-
-
-def _known(placed: Sequence[tuple[str, Row]], form: str, config: DataConfig) -> list[Row]:
-    """Return rows in the columns of their form alone; refuse those that do not fill them."""
-    rows = [at(place, known_row, row, form, config.pair) for place, row in placed]
-    fits = [is_filled(BECOMES.get(form, form), row) for row in rows]
-    _refuse_blank([place for (place, _), fit in zip(placed, fits, strict=True) if not fit], form, config)
-    return rows
-
-
-def _refuse_blank(places: Sequence[str], form: str, config: DataConfig) -> None:
-    if places:
-        needed = " or ".join(map(repr, config.pair if form == PAIR else FORMS[form]))
-        raise DataError(f"{places[0]}: {needed} is missing or blank{and_more(len(places), 'rows')}")
 
 
 def _form_of(columns: Collection[str], config: DataConfig, where: str) -> str:
@@ -243,7 +229,8 @@ def plain_rows(rows: Dataset) -> list[Row]:
     """Return loaded rows as token tables take them: in the columns of their form alone."""
     if images := {"image", "images"} & set(rows.column_names):
         raise DataError(f"rows with the column {images.pop()!r} have no token table", field="dataset_name")
-    return known_rows(rows)[1]
+    form = find_form(rows.column_names) or PAIR
+    return [known_row(row, form) for row in rows]
 
 
 def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
@@ -277,7 +264,7 @@ def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:
     form = ""
     for place, row in placed:
         form = form or _form_of(row, config, place)
-        yield from _known([(place, row)], form, config)
+        yield from known_rows([(place, row)], form, config.pair)
 
 
 def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
