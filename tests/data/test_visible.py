@@ -1,15 +1,12 @@
 """Texts of tokens and models, with nothing hidden."""
 
-import json
 import sys
 import unicodedata
 
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from trimsft.data.visible import TokenTexts, json_for_script, shortened, spaced, visible
+from trimsft.data.visible import TokenTexts, spaced, visible
 
 from .toys import make_tokenizer
 
@@ -30,27 +27,12 @@ def test_spaces_of_tokens_are_shown() -> None:
     assert spaced("") == ""
 
 
-def test_a_long_token_is_cut_and_says_how_long_it_is() -> None:
-    for text in ("", " the\n", "=" * 100):
-        assert shortened(text) == spaced(text) and shortened(text, visible) == visible(text)
-    assert shortened(" " * 101) == "·" * 100 + "…⟨101\u00a0characters⟩"
-    assert shortened("\u200b" * 2000, visible) == "⟨U+200B⟩" * 100 + "…⟨2,000\u00a0characters⟩"
-
-
 def test_no_character_slips_through() -> None:
     hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
     for code in range(sys.maxunicode + 1):
         letter = chr(code)
         if unicodedata.category(letter) in hidden and letter not in "\n\t":
             assert visible(letter) != letter, hex(code)
-
-
-@given(st.lists(st.text() | st.floats(-9, 9)))
-def test_json_survives_and_cannot_end_its_element(data) -> None:
-    text = json_for_script(data)
-    assert json.loads(text) == data
-    assert not set(text) & set("<>&\u2028\u2029")
-    assert text.isascii()
 
 
 def test_tokens_in_a_text_keep_their_spaces() -> None:

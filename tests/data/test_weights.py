@@ -41,7 +41,6 @@ THINKS = "<think>so 4</think>It is \\boxed{\\frac{4}{1}}, 4."
         ("answer=-1", "answer.* must be a finite number of at least 0"),
         ("answer=nan", "answer.* must be a finite number of at least 0"),
         ("/(/=1", r"weights: /\(/: missing \), unterminated"),
-        ("answer=1, answer=2", "weights: names 'answer' twice"),
     ],
 )
 def test_rules_that_are_none_are_refused(text: str, says: str) -> None:
@@ -118,13 +117,9 @@ def test_tool_calls_are_spans() -> None:
 # ---- what the data says
 
 
-def test_weights_of_rows_messages_and_parts_multiply() -> None:
-    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "slip", "train": False}]
-    parts += [{"type": "text", "text": " more", "weight": 0.5}]
-    row = {"messages": [turn("user", "a"), turn("assistant", parts, weight=3)], "weight": 2}
-    found = weighed(None, row, train_on="assistant")
-    assert [weight for _, weight in found] == [0, 6, 0, 3, 6]
-    assert [text.strip() for text, _ in found[1:4]] == ["one", "slip", "more"]
+def test_weights_of_rows_and_messages_multiply() -> None:
+    row = {"messages": [turn("user", "a"), turn("assistant", "one", weight=3)], "weight": 2}
+    assert [weight for _, weight in weighed(None, row, train_on="assistant")] == [0, 6]
     assert weighed(None, {"text": "a b c", "weight": 0.5})[0][1] == 0.5
     assert [weight for _, weight in weighed(None, {"problem": "a", "solution": "b c", "weight": 0})] == [0]
 

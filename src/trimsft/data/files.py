@@ -1,6 +1,6 @@
-"""Rows of local files: JSON Lines, JSON, CSV (each also gzipped) and Parquet; an error names the line.
+"""Rows of local files: JSON Lines and JSON, each also gzipped, and Parquet; an error names the line.
 
-They are not read by `datasets`, which pads tools with nulls, makes dates of text and numbers of cells.
+They are not read by `datasets`, which pads tools with nulls and makes dates of text.
 
     for number, row in read_records(Path("train.jsonl.gz")):   # as they are read
         ...
@@ -8,7 +8,6 @@ They are not read by `datasets`, which pads tools with nulls, makes dates of tex
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -95,18 +94,6 @@ def _parsed(text: str, place: str) -> Any:
         raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
 
 
-def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
-    csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
-    reader = csv.DictReader(_lines(path), strict=True)
-    try:
-        for row in reader:
-            if None in row or None in row.values():
-                raise csv.Error("more or fewer cells than the header")
-            yield reader.line_num, row  # where it ends: quoted cells may span several
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
-
-
 def read_parquet(path: Path) -> Dataset:
     """Return the table of this one file; a dataset reader would look at its neighbours, too."""
     import pyarrow as pa
@@ -123,14 +110,9 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
     yield from enumerate(read_parquet(path))
 
 
-_READERS = {
-    ".parquet": (_read_parquet, "row"),
-    ".jsonl": (_read_jsonl, "line"),
-    ".json": (_read_json, "item"),
-    ".csv": (_read_csv, "line"),
-}
+_READERS = {".parquet": (_read_parquet, "row"), ".jsonl": (_read_jsonl, "line"), ".json": (_read_json, "item")}
 """How a format is read, and what its rows are counted by."""
-SUFFIXES = (*_READERS, ".jsonl.gz", ".json.gz", ".csv.gz")
+SUFFIXES = (*_READERS, ".jsonl.gz", ".json.gz")
 
 
 def suffix_of(path: Path) -> str | None:

@@ -38,7 +38,6 @@ FORMS = {
 }
 """The columns that every row of a form must fill."""
 KNOWN = ", ".join("+".join(columns) for columns in FORMS.values())
-"""The forms by their columns, for hints."""
 _OF_CHATS = ("tools", "chat_template_kwargs", "image", "images")
 _BESIDE = {
     "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights", "token_roles"),
@@ -167,5 +166,5 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
 
 CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
 BECOMES = {"alpaca": PAIR, "sharegpt": "messages"}
+# columns that the conversion would lose
 _LOST = {"alpaca": ("history", "system", "image", "images"), "sharegpt": ("image", "images")}
-"""Columns that the conversion would lose."""

@@ -1,7 +1,6 @@
 """Rows of local files or of the hub, checked and sampled; an error names file and line.
 
-load_rows(DataConfig("a.jsonl,b.jsonl"))               # a dataset
-stream_rows(DataConfig("a.jsonl", streaming=True))     # the same rows, none of them held
+load_rows(DataConfig("a.jsonl,b.jsonl"))
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +36,7 @@ from trimsft.models import asking_hub
 from trimsft.options import option
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset
 
 Split = Literal["train", "test"]
 log = logging.getLogger("trimsft")
@@ -67,7 +66,6 @@ class DataConfig:
         "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
     )
     system_prompt: str | None = _option(None, "System message; by default the recipe's, '' for none.")
-    streaming: bool = _option(False, "Read rows while they are trained; needs max_steps.")
     train_on: str | None = _option(None, "Turns of messages: assistant (default), last or all.", choices=TRAIN_ON)
     weights: str | None = _option(None, 'Weights by role, span or /pattern/: "prompt=0.1, thinking=0.5, boxed=2".')
 
@@ -105,17 +103,17 @@ class RowSettings(Rendering):
     problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
     solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
 
-    def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
+    def read(self, **sample: Any) -> tuple[list[Row], list[str]]:
         """Return the rows as `trimsft train` reads them, and where they come from."""
         columns = {"problem_column": self.problem_column, "solution_column": self.solution_column}
         try:
-            loaded = load(DataConfig(dataset_name=self.data, **columns, **sample))
-            rows = plain_rows(loaded.rows)
+            loaded, places = load(DataConfig(dataset_name=self.data, **columns, **sample))
+            rows = plain_rows(loaded)
         except TrimSFTError as error:  # by the names of these settings
             error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
             raise
         refuse_of_other_forms(self, is_pairs="problem" in rows[0])
-        return rows[: self.limit], loaded
+        return rows[: self.limit], places
 
 
 def refuse(settings: DataConfig | RowSettings, names: Iterable[str], where: str) -> None:
@@ -131,29 +129,19 @@ def refuse_of_other_forms(settings: DataConfig | RowSettings, *, is_pairs: bool)
     if is_pairs:
         refuse(settings, ("train_on",), "problems and solutions, whose prompts are always masked")
     else:
-        columns = f"{settings.problem_column!r} and {settings.solution_column!r}"
-        refuse(settings, ("template", "system_prompt"), f"data without {columns}")
+        refuse(settings, ("template", "system_prompt"), "data without problems and solutions")
 
 
 # ---- rows of one split
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Rows of files or a split, as problem and solution or in a form of TRL's, and their places."""
-
-    rows: Dataset
-    places: list[str]
-    """The file and line of each row; of .json its item; in Parquet and on the hub its row, from 0."""
-
-
 def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
     """Return the rows of one split, checked; those to train on may be sampled."""
-    return load(config, split).rows
+    return load(config, split)[0]
 
 
-def load(config: DataConfig, split: Split = "train") -> Loaded:
-    """Return the same with the places of the rows."""
+def load(config: DataConfig, split: Split = "train") -> tuple[Dataset, list[str]]:
+    """Return the same and the place of each row: of files its line or item; in Parquet and on the hub its row."""
     from datasets import Dataset, concatenate_datasets
 
     if not config.is_local and not (split == "test" and config.dataset_test_file):
@@ -176,9 +164,9 @@ def load(config: DataConfig, split: Split = "train") -> Loaded:
     if wanted is None or wanted >= len(places):
         if wanted is not None and wanted > len(places):
             log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(places):,}")
-        return Loaded(whole, places)
+        return whole, places
     chosen = choose(range(len(places)), wanted, config.sample_seed)
-    return Loaded(whole.select(chosen), [places[number] for number in chosen])
+    return whole.select(chosen), [places[number] for number in chosen]
 
 
 def _files(config: DataConfig, split: Split) -> list[Path]:
@@ -218,10 +206,9 @@ def _form_of(columns: Collection[str], config: DataConfig, where: str) -> str:
     """Return the form of rows with these columns; refuse those of none."""
     form = find_form(columns, config.pair)
     if form is None:
-        field = "solution_column" if config.problem_column in columns else "problem_column"
         absent = " or ".join(repr(name) for name in config.pair if name not in columns)
         problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
-        raise DataError(problem, field=field, hint=f"name the right columns, or bring {KNOWN}")
+        raise DataError(problem, field="problem_column", hint=f"name the right columns, or bring {KNOWN}")
     return form
 
 
@@ -240,34 +227,7 @@ def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
     return sorted(rows, key=keys.__getitem__)[:count]
 
 
-# ---- streams and the hub
-
-
-def stream_rows(config: DataConfig) -> IterableDataset:
-    """Return the rows to train on as they are read and none held."""
-    from datasets import IterableDataset
-
-    refuse(config, ("sample", "eval_split"), "rows that are streamed")
-    if config.is_local:
-        rows: Any = list(map(str, _files(config, "train")))
-    else:
-        rows = _ask_hub(config, config.dataset_train_split, streaming=True)
-    return IterableDataset.from_generator(_streamed, gen_kwargs={"rows": rows, "config": config})
-
-
-def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:
-    """Yield the rows of files, or of a stream of the hub, in the form of the first."""
-    if isinstance(rows, list):
-        placed = ((place_of(path, number), row) for path in map(Path, rows) for number, row in read_records(path))
-    else:
-        placed = ((f"{config.dataset_name}, row {number}", row) for number, row in enumerate(rows))
-    form = ""
-    for place, row in placed:
-        form = form or _form_of(row, config, place)
-        yield from known_rows([(place, row)], form, config.pair)
-
-
-def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
+def _ask_hub(config: DataConfig, split: str) -> Any:
     """Return a split of the hub; a name near that of a file here is taken for a mistake."""
     import datasets
 
@@ -278,11 +238,8 @@ def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
         raise DataError("no such file", field="dataset_name", value=name, hint=hint)
     try:
         with asking_hub(name):
-            return datasets.load_dataset(
-                name, config.dataset_config, split=split, revision=config.dataset_revision, **options
-            )
+            return datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
     except Exception as error:  # network, hub and format errors come as many types
-        reason = f"{type(error).__name__}: {one_line(error)[:300]}"
-        problem = f"cannot load split {split!r} of {name!r} from the hub ({reason})"
+        problem = f"cannot load split {split!r} of {name!r} from the hub ({one_line(error)[:300]})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"
         raise DataError(problem, field="dataset_name", hint=hint) from error

@@ -119,8 +119,7 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
 }
 
 TEMPLATE_NAMES = ("auto", "chat", *TEXT_TEMPLATES)
-"""Names that `template` takes. In training, auto is chat where the tokenizer has a chat template, else plain; in
-evaluation it follows the family of the tokenizer, see `choose_for_family`."""
+"""Names that `template` takes; in evaluation auto follows the family of the tokenizer."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
@@ -241,8 +240,6 @@ class Rendering:
         check_options(self)
         check_template_name(self.template)
         parse_weights(self.weights)
-        if self.truncation_mode not in (None, "keep_start", "keep_end"):
-            raise UsageError("must be keep_start or keep_end", field="truncation_mode", value=self.truncation_mode)
 
     @property
     def keep(self) -> Keep:
