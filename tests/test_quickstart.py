@@ -15,7 +15,6 @@ from tests.processes import finish
 from tests.study.conftest import inline, stubs  # noqa: F401 - fixtures
 from trimsft import lab
 from trimsft.cli import app
-from trimsft.errors import UsageError
 from trimsft.evaluate.scores import BenchmarkScore, load_run
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, run_quickstart, tables_of
@@ -88,20 +87,12 @@ def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_objectives_and_rows(tmp_path: Path) -> None:
     assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES, "auto-trim"]
     settings = QuickstartSettings(fast=True, seed=2, out=tmp_path)
-    assert (settings.methods, settings.rows) == (("sft", "trim", "auto-trim"), 600)
     folder, scale = settings.folder(), settings.to_scale()
     folder.settle(scale, [])
     train, held_out = (path.read_text().splitlines() for path in (folder.training_data(2), folder.token_rows))
     assert (len(train), len(held_out)) == (600, 40) and not set(train) & set(held_out)
     trained = training_settings(folder, scale, settings.cells()[2])
     assert (trained.args.seed, trained.args.per_device_train_batch_size) == (2, 24)
-    chains = QuickstartSettings(long=True)  # what the base has never seen
-    assert (chains.methods, chains.folder().out.name) == (("sft", "dft", "trim", "auto-trim"), "quickstart-long")
-    chains.folder().__class__(tmp_path / "long", chains).settle(chains.to_scale(), chains.cells())
-    rows = [json.loads(line) for line in (tmp_path / "long" / "data" / "train.jsonl").read_text().splitlines()]
-    assert {row["tier"] for row in rows} == {"lab-long"} and sum(row["slips"] > 0 for row in rows) > 0.9 * len(rows)
-    with pytest.raises(UsageError, match="methods: unknown name 'trimm'; did you mean 'trim'"):
-        QuickstartSettings(methods=("trimm",))
 
 
 def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
@@ -129,7 +120,6 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
         ({"sft": (7, 1.0), "trim": (4, 1.0)}, "TrimSFT is below SFT at temperature 1: 50.0 against 87.5, -37.5"),
         ({"sft": (6, 1.0), "trim": (6, 1.0)}, "TrimSFT shows no significant difference from SFT at temperature 1"),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, "TrimSFT is below SFT with greedy decoding"),
-        ({"sft": (5, 1.0), "dft": (7, 1.0), "trim": (6, 1.0)}, "The highest at temperature 1 is DFT: 87.5."),
     ],
 )
 def test_what_it_says_is_what_the_scores_are(solved: dict[str, tuple[int, float]], said: str) -> None:

@@ -1,10 +1,7 @@
 """Loading: what is read from files and from the hub, what forms become, and what bad data is told."""
 
-import contextlib
 import gzip
 import json
-import logging
-import random
 from pathlib import Path
 from typing import Any
 
@@ -70,33 +67,13 @@ def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: b
 
 
 def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
-    for name in ("b.jsonl", "a.json", "notes.txt", ".hidden.jsonl", "with,comma.json"):
+    for name in ("b.jsonl", "a.json", "notes.txt", ".hidden.jsonl"):
         (tmp_path / name).touch()
-    (tmp_path / "folder.jsonl").mkdir()
-    folder = [tmp_path / "a.json", tmp_path / "b.jsonl", tmp_path / "with,comma.json"]
-    assert list_files(str(tmp_path)) == folder
-    assert list_files(f"{tmp_path / 'b.jsonl'}, {tmp_path / 'a.csv'}") == [folder[1], folder[0]]
-    assert list_files(str(folder[2])) == [folder[2]]
-    (tmp_path / "empty").mkdir()
-    for where, says in (("no.jsonl", "no such file or folder, got '.*no.jsonl'"), ("empty", "no file ending in")):
-        with pytest.raises(DataError, match=says):
-            list_files(f"{tmp_path}/{where}")
-
-
-@pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.parquet", "r.jsonl.gz"])
-def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    rows: list[Any] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
-    content = {"jsonl": jsonl(rows), "json": json.dumps(rows).encode()}
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
-    content["parquet"] = (tmp_path / "whole.parquet").read_bytes()
-    whole, path, rng = content[name.split(".")[1]], tmp_path / name, random.Random(name)
-    for _ in range(60):
-        place = rng.randrange(len(whole))
-        inserted = rng.choice([b"", b"\0", bytes([rng.randrange(256)]), b"[" * 50_000, b"9" * 6_000])
-        broken = whole[:place] + inserted + rng.choice([b"", whole[place:], whole[place + 1 :]])
-        path.write_bytes(gzip.compress(broken) if name.endswith(".gz") and rng.random() < 0.7 else broken)
-        with contextlib.suppress(DataError):
-            load_rows(DataConfig(dataset_name=str(path)))
+    files = [tmp_path / "a.json", tmp_path / "b.jsonl"]
+    assert list_files(str(tmp_path)) == files
+    assert list_files(f"{files[1]}, {files[0]}") == files[::-1]
+    with pytest.raises(DataError, match=r"no such file or folder, got '.*no.jsonl'"):
+        list_files(f"{tmp_path}/no.jsonl")
 
 
 # ---- settings and rows
@@ -206,24 +183,12 @@ def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         load_rows(config)
 
 
-def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path))
-    says = r"cannot load split 'train' of 'no/where' from the hub .* data/train.jsonl"
-    with pytest.raises(DataError, match=says) as error:
-        load_rows(DataConfig(dataset_name="no/where", dataset_revision="v2"))
-    assert "\n" not in str(error.value)
-
-
-def test_a_sample_is_the_same_everywhere(tmp_path: Path, caplog: Any) -> None:
+def test_a_sample_is_the_same_everywhere(tmp_path: Path) -> None:
     """Random(0).random() of the eight rows orders them so, on every machine and Python."""
     chosen = load_rows(local(tmp_path, sample=5))["problem"][:]
     assert chosen == [f"What is {n}+1?" for n in (3, 7, 5, 2, 4)]
     assert load_rows(local(tmp_path, sample=5, sample_seed=1))["problem"][:] != chosen
-    with caplog.at_level(logging.WARNING, logger="trimsft"):
-        assert load_rows(local(tmp_path, sample=1000)).to_list() == ROWS
-    assert "sample: 1,000 rows wanted, 8 are there; all are used" in caplog.text
+    assert load_rows(local(tmp_path, sample=1000)).to_list() == ROWS
 
 
 # ---- forms of others

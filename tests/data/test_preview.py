@@ -33,10 +33,6 @@ def shown(one: Preview, *, colour: bool = False) -> str:
     return stream.getvalue()
 
 
-def pieces(one: Preview, fate: str) -> str:
-    return "".join(token.text for token in one.rows[0] if token.fate == fate)
-
-
 def test_masked_trained_and_weighed_parts() -> None:
     head, masked, prompt, trained, answer, _, lengths = shown(seen()).rstrip().split("\n")
     assert re.fullmatch(r"row 0: \d+ tokens, \d+ masked, \d+ trained; eos is trained", head)
@@ -47,19 +43,6 @@ def test_masked_trained_and_weighed_parts() -> None:
     text = shown(seen(weights="boxed=3, prompt=0.5"))
     assert re.search(r"trained with weight 0\.5, \d+ tokens\n\[user\]What", text)
     assert re.search(r"trained, \d+ tokens\nIt·is·?\ntrained with weight 3, \d+ tokens\n·?\\boxed\{2", text)
-
-
-def test_what_the_maximum_length_takes() -> None:
-    (whole,) = seen().rows
-    prompt = [token.fate for token in whole].count("masked")
-    one = seen(max_length=len(whole) - 1)
-    assert pieces(one, "cut") == "<eos>"
-    assert "1 lost to the maximum length; eos is NOT trained" in shown(one)
-    one = seen(max_length=prompt)
-    assert (pieces(one, "trained"), pieces(one, "cut")) == ("", "It is \\boxed{2}.<eos>")
-    one = seen(max_length=3, keep="end")
-    assert [token.fate for token in one.rows[0]][-3:] == ["masked", "trained", "trained"]
-    assert "eos is trained" in shown(one)
 
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"

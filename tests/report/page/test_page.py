@@ -13,6 +13,7 @@ from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, Page
 from tests.tokens.tiny import make_table
 from trimsft.errors import UsageError
 from trimsft.report.page import tokens
+from trimsft.report.page.build import json_for_script
 from trimsft.report.page.tokens import packed
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
@@ -160,3 +161,9 @@ def test_steps_that_are_no_story(tmp_path) -> None:
     apart = content.set_column(place, content.schema.field(place), [pa.array([0, 1, 2, 9, 10], pa.int32())])
     pq.write_table(apart, asked)
     assert page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"] == []
+
+
+def test_json_survives_and_cannot_end_its_element() -> None:
+    text = json_for_script(data := ["</script><!-- & \u2028", 1.5])
+    assert json.loads(text) == data
+    assert text.isascii() and not set(text) & set("<>&")
