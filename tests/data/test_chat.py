@@ -12,7 +12,7 @@ import pytest
 import trl
 from datasets import Dataset, IterableDataset, disable_progress_bars, load_dataset
 
-from tests.data.toys import local, make_tokenizer, split, write
+from tests.data.toys import make_tokenizer, split, write
 from tests.train.tiny import make_model, make_trainer
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import load_training_data
@@ -207,18 +207,6 @@ def test_a_turn_that_is_switched_off_is_masked(switch: Row, place: int, tmp_path
         return
     off, on = texts([chat(switch, at=place), chat()], tmp_path, assistant_only_loss=True)
     assert (on[1], off[1]) == (one + two, {2: two, 4: one}[place])
-
-
-@pytest.mark.parametrize("only", [False, True])
-def test_a_switch_in_every_form_and_on_every_way(only: bool, tmp_path: Path) -> None:
-    answers = [turn("user"), {**ANSWERS[0], "weight": 0}, turn("user"), {**ANSWERS[1], "weight": 1}]
-    row = {"prompt": answers[:1], "completion": answers[1:]}
-    for given in [spoken({"messages": answers})] if only else [row, load_rows(local(tmp_path, [row]))[0]]:
-        for rows in ([given], IterableDataset.from_generator(lambda given=given: iter([given]))):
-            steps = {} if isinstance(rows, list) else {"max_steps": 1}
-            trained = texts(rows, tmp_path, assistant_only_loss=only, **steps)[0][1]
-            assert "one" not in trained and "two<|im_end|>" in trained
-            assert ("Hi" in trained) != only
 
 
 PART = {"type": "text", "text": "x", "weight": 0.5}

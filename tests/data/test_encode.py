@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encode import Encoder, checked_rows, encode, measure_lengths, report_lengths
+from trimsft.data.encode import Encoder, encode, measure_lengths, report_lengths
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError
@@ -111,11 +111,3 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
                 assert completion[example.skipped :][: len(example.completion)] == example.completion
             lengths, left = zip(*((len(one) + one.cut, len(one.trained)) for one in examples), strict=True)
             assert report_lengths(lengths, left, max_length) == measure_lengths(trained, max_length, keep=keep)
-
-
-def test_a_row_that_cannot_be_rendered_is_named() -> None:
-    assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
-    with pytest.raises(DataError, match="row 1: 'problem' or 'solution' is missing or blank"):
-        checked_rows([ROWS[0], {"problem": 1, "solution": "x"}])
-    with pytest.raises(DataError, match="rows: there are none"):
-        checked_rows([])

@@ -48,11 +48,9 @@ def test_masked_trained_and_weighed_parts() -> None:
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"
 
 
-@pytest.mark.parametrize("colour", [True, False])
-def test_hostile_text_stays_text(colour) -> None:
+def test_hostile_text_stays_text() -> None:
     one = seen({"problem": HOSTILE, "solution": HOSTILE})
-    text = shown(one, colour=colour)
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text) if colour else text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown(one, colour=True))
     assert all(character.isprintable() or character == "\n" for character in plain)
     assert plain.count("[bold·red]x[/bold·red][/]⟨U+000D⟩⟨U+0000⟩") == 2
     assert plain.count("⟨U+001B⟩[2J⟨U+001B⟩]0;owned⟨U+0007⟩") == 2

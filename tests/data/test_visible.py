@@ -3,7 +3,7 @@
 import sys
 import unicodedata
 
-from trimsft.data.visible import TokenTexts, spaced, visible
+from trimsft.data.visible import TokenTexts, visible
 
 from .toys import make_tokenizer
 
@@ -11,13 +11,6 @@ from .toys import make_tokenizer
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     assert visible("a\u202eb\x00c\ud800 \u2028") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+D800⟩ ⟨U+2028⟩"
     assert visible("2 \\le 3 <b>é漢字😀\n\tx") == "2 \\le 3 <b>é漢字😀\n\tx"
-
-
-def test_spaces_of_tokens_are_shown() -> None:
-    assert spaced(" the\n") == "·the↵\n"
-    assert spaced("\t\r\u00a0\u3000") == "⇥⟨U+000D⟩⍽⟨U+3000⟩"
-    assert spaced("\u0301a") == "\u25cc\u0301a"
-    assert spaced("") == ""
 
 
 def test_no_character_slips_through() -> None:

@@ -105,7 +105,7 @@ class RowSettings(Rendering):
 
     def read(self, **sample: Any) -> tuple[list[Row], list[str]]:
         """Return the rows as `trimsft train` reads them, and where they come from."""
-        columns = {"problem_column": self.problem_column, "solution_column": self.solution_column}
+        columns: dict[str, Any] = {"problem_column": self.problem_column, "solution_column": self.solution_column}
         try:
             loaded, places = load(DataConfig(dataset_name=self.data, **columns, **sample))
             rows = plain_rows(loaded)
