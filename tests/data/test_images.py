@@ -57,10 +57,13 @@ def trainer_of(kind: Any, processor: Any, folder: Path, rows: Any, **settings: A
     return tiny.make_trainer(kind, make_model(processor.tokenizer), folder, rows, options, max_length=None, **settings)
 
 
-def test_images_are_trained_as_in_trl(processor: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_images_are_trained_as_in_trl(is_stream: bool, processor: Any, tmp_path: Path) -> None:
     logged = []
     for kind, settings in ((SFTTrainer, {}), (TrimSFTTrainer, {"objective": "sft"})):
-        trainer = trainer_of(kind, processor, tmp_path, Dataset.from_list(ROWS), **settings)
+        rows = Dataset.from_list(ROWS)
+        given = rows.to_iterable_dataset() if is_stream else rows
+        trainer = trainer_of(kind, processor, tmp_path, given, **settings)
         with warnings.catch_warnings():
             trainer.train()
         logged.append((trainer.grads, tiny.logged(trainer, "loss")))
