@@ -169,7 +169,7 @@ def synthetic(data: Path) -> Iterator[Item]:
     draw = random.Random(0)
     prose = r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
     for benchmark in PAPER:
-        problems = load_benchmark(benchmark, data)
+        problems = load_benchmark(data / f"{benchmark}.jsonl")
         for problem in problems:
             for _ in range(8):
                 answer = made_up(problem.answer, problems, draw)

@@ -4,12 +4,13 @@
 #   sh recipes/smollm2-all-methods.sh MODEL DATA.jsonl BENCHMARKS_FOLDER runs/smollm2
 #
 # MODEL: HuggingFaceTB/SmolLM2-135M or a folder; DATA: rows with problem and solution; BENCHMARKS_FOLDER: gsm8k.jsonl and
-# math500.jsonl (leave out --benchmarks-dir to take them from the hub). Rerun the command to resume.
+# math500.jsonl (`-b gsm8k -b math500` takes them from the hub). Rerun the command to resume.
 set -eu
 model=$1 data=$2 benchmarks=$3 out=$4
 measure() { # folder of the run, model
     trimsft tokens "$2" --data "$data" --sample 250 --seed 0 --max-length 1024 --out "$1/tokens.parquet"
-    trimsft eval "$2" --out "$1" --benchmarks-dir "$benchmarks" -b gsm8k -b math500 --max-tokens 640 --dtype bfloat16
+    trimsft eval "$2" --out "$1" -b "$benchmarks/gsm8k.jsonl" -b "$benchmarks/math500.jsonl" \
+        --max-tokens 640 --dtype bfloat16
 }
 
 mkdir -p "$out/base"

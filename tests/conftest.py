@@ -3,12 +3,13 @@
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
-# workers share the cores, and so do the processes that they start: torch's threads would wait for each other
+# workers share the cores, as do the processes that they start: torch's threads would wait
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
 
-# under nohup SIGHUP is ignored, by every process that is started from here, too; a handler of Python's is not inherited
+# under nohup SIGHUP is ignored, also by processes started here; a handler of Python's is not inherited
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
@@ -25,9 +26,18 @@ settings.register_profile("trimsft", deadline=None, database=None, derandomize=T
 settings.load_profile("trimsft")
 
 
-# once in a dozen runs the first exponential of a process, torch's own, came out with half of its digits: here it is
+# once in a dozen runs torch's first exponential of a process came out with half of its digits
 for _ in range(3):
     torch.randn(64, 300, requires_grad=True).log_softmax(dim=-1).exp().sum().backward()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """So small a model only loses time to more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Trainer collects garbage after each training, which takes a second as long as all imports are looked at."""
+    """Trainer collects garbage after each training, a second long while imports are looked at."""
     gc.collect()
     gc.freeze()
 

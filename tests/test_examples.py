@@ -3,12 +3,10 @@
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from datasets import disable_progress_bars
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.tiny_run import make_data, make_model
@@ -16,38 +14,6 @@ from tests.train.tiny_run import make_data, make_model
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem not in ("common", "own_objective"))
 STEPS = 24
-Run = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """So small a model only loses time to more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    disable_progress_bars()
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(model: Path, tmp_path: Path, monkeypatch, capsys) -> Run:
-    """Runs an example on the tiny model; returns what it prints."""
-
-    def call(name: str, **options: object) -> str:
-        usual = {"model": model, "out": tmp_path / "out", "steps": STEPS, "learning-rate": 1e-2}
-        words = [word for key, value in (usual | options).items() for word in (f"--{key}", str(value))]
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
-        monkeypatch.syspath_prepend(EXAMPLES)  # as Python does for a script
-        torch.manual_seed(0)
-        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-        return capsys.readouterr().out
-
-    return call
 
 
 def losses(printed: str, name: str) -> list[float]:
@@ -56,16 +22,22 @@ def losses(printed: str, name: str) -> list[float]:
 
 
 # weight 1 below the margin: an untrained model, whose gaps are all there, can learn from it
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", NAMES)
-def test_trains_on_a_file_and_saves(run: Run, tmp_path: Path, model: Path, name: str) -> None:
-    printed = run(name, objective="trim-h", data=make_data(tmp_path / "sums.jsonl", rows=12))
-    course = losses(printed, "loss" if name == "transformers_trainer" else "nll")
+def test_trains_on_a_file_and_saves(tmp_path: Path, monkeypatch, capsys, name: str) -> None:
+    model, out = make_model(tmp_path / "model"), tmp_path / "out"
+    options = {"model": model, "data": make_data(tmp_path / "sums.jsonl", rows=12), "out": out, "steps": 24}
+    options |= {"learning-rate": 1e-2, "objective": "trim-h"}
+    words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
+    monkeypatch.syspath_prepend(EXAMPLES)  # as Python does for a script
+    torch.manual_seed(0)
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    course = losses(capsys.readouterr().out, "loss" if name == "transformers_trainer" else "nll")
     assert course[-1] < 0.5 * course[0]
-    assert f"saved in {tmp_path / 'out'}" in printed
-    trained = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    load = AutoModelForCausalLM.from_pretrained
+    trained, before = (load(folder, dtype=torch.float32) for folder in (out, model))
+    tokenizer = AutoTokenizer.from_pretrained(out)
     ids = tokenizer("Problem: What is 2 + 3?\nSolution: 2 + 3 = \\boxed{5}", return_tensors="pt")["input_ids"]
-    before = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     with torch.no_grad():
         assert trained(ids, labels=ids).loss < before(ids, labels=ids).loss
-    assert trained.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0).shape[0] == 1

@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Hide())
 
 def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]:
     script = f"HIDDEN = {hidden!r}\n{HIDING}{code}"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
 
 def packages(extra: str) -> set[str]:
@@ -63,35 +63,18 @@ def test_run_directories_are_imported_where_unix_is_not() -> None:
 @pytest.mark.parametrize(
     ("words", "hidden", "extra"),
     [
-        (["report", "runs/a"], {"typer"}, "report"),
-        (["--help"], {"typer"}, "study"),
-        (["train", "--model", "m", "--data", "d"], {"trl"}, "train"),
-        (["eval", "LAB", "-b", "lab-easy", "--limit", "1"], {"mpmath"}, "eval"),
-        (["tokens", "LAB", "--data", "LAB.jsonl"], {"datasets"}, "models"),
+        ("report runs/a", "typer", "report"),
+        ("--help", "typer", "study"),
+        ("train --model m --data d", "trl", "train"),
+        ("eval m -b lab-easy", "transformers", "eval"),
+        ("tokens m --data rows.jsonl", "datasets", "models"),
     ],
 )
-def test_a_command_names_the_extra_it_lacks(tmp_path: Path, words: list[str], hidden: set[str], extra: str) -> None:
-    from trimsft import lab
-
-    data = lab.write_training(tmp_path / "rows.jsonl", lab.FineTuning(rows=2))
-    places = {"LAB": str(lab.base_model_path()), "LAB.jsonl": str(data)}
-    argv = ["trimsft", *(places.get(word, word) for word in words)]
+def test_a_command_names_the_extra_it_lacks(tmp_path: Path, words: str, hidden: str, extra: str) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n')
+    argv = ["trimsft", *words.split()]
     code = f"import os\nos.chdir({str(tmp_path)!r})\nsys.argv = {argv!r}\nfrom trimsft.cli import main\nmain()"
-    done = run_without(hidden, code)
+    done = run_without({hidden}, code)
     assert (done.returncode, done.stdout) == (2, "")
-    said = f"trimsft: the package {next(iter(hidden))} is not installed; pip install 'trimsft[{extra}]'\n"
+    said = f"trimsft: the package {hidden} is not installed; pip install 'trimsft[{extra}]'\n"
     assert done.stderr.endswith(said), done.stderr
-
-
-def test_a_report_needs_its_own_extra_alone(tmp_path: Path) -> None:
-    import trimsft
-    from trimsft import lab
-
-    data = lab.write_training(tmp_path / "rows.jsonl", lab.FineTuning(rows=2))
-    trimsft.measure_tokens(lab.base_model_path(), data, out=str(tmp_path / "tokens.parquet"), device="cpu")
-    argv = ["trimsft", "report", f"Base={tmp_path / 'tokens.parquet'}", "--out", str(tmp_path / "report")]
-    code = f"sys.argv = {argv!r}\nfrom trimsft.cli import main\nmain()"
-    hidden = {MODULES[name] for name in packages("all") - packages("report")} | {"scipy", "tokenizers"}
-    hidden -= {"mpmath"}  # torch brings it
-    done = run_without(hidden, code)
-    assert done.returncode == 0 and (tmp_path / "report" / "report.html").is_file(), done.stderr

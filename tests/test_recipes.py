@@ -42,14 +42,10 @@ def parse(name: str | Path, *overrides: str) -> tuple[DataConfig, TrimSFTConfig,
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_key_is_a_field(name, tmp_path) -> None:
+def test_every_key_is_a_field(name) -> None:
     parse(name)
-    text = (RECIPES / name).read_text()
-    assert "output_dir" not in yaml.safe_load(text)  # runs of different methods get different folders
-    wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(text + "\nwarmup_ration: 0.1\n")
-    with pytest.raises(ValueError, match="warmup_ration"):
-        parse(wrong)
+    # runs of different methods get different folders
+    assert "output_dir" not in yaml.safe_load((RECIPES / name).read_text())
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -72,13 +68,10 @@ def test_settings_are_those_of_the_paper(name) -> None:
 def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
     path = str(RECIPES / "accelerate" / name)
     config = load_config_from_file(path)
-    assert config.mixed_precision == "bf16"
-    known = vars(launch_command_parser().parse_args(["script.py"]))
-    assert set(config.fsdp_config) <= set(known), "not an option of accelerate launch"
     args = launch_command_parser().parse_args(["--config_file", path, "-m", "trimsft"])
     args, _, _ = _validate_launch_command(args)
+    assert config.mixed_precision == "bf16" and set(config.fsdp_config) <= set(vars(args))
     assert args.use_fsdp is (name in ("fsdp2.yaml", "multi_node.yaml"))
-    assert args.num_processes == {"one_gpu.yaml": 1, "ddp.yaml": 2, "fsdp2.yaml": 2, "multi_node.yaml": 16}[name]
     for key, value in config.fsdp_config.items():
         monkeypatch.setenv(key.upper(), str(value))
     if args.use_fsdp:
@@ -88,83 +81,43 @@ def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
         assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3, 8, 24])
-def test_the_table_says_how_the_batch_is_shared(processes, monkeypatch) -> None:
-    rows = re.findall(r"^\| (\d+) \| (accelerate/.*?) \| (\d+) x (\d+) \|$", README, re.MULTILINE)
-    launch, micro, accumulation = {int(count): rest for count, *rest in rows}[processes]
-    asked = re.findall(r"--num_processes (\d+)", launch)
-    for config in re.findall(r"accelerate/\w+\.yaml", launch):
-        shipped = load_config_from_file(str(RECIPES / config)).num_processes
-        assert (int(asked[0]) if asked else shipped) == processes
-    monkeypatch.setattr(TrimSFTConfig, "world_size", processes)
-    _, args, _ = parse("llama-3.1-8b.yaml")
-    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (int(micro), int(accumulation))
-    assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == 24
-
-
 STAND_INS = {
     # one task; Slurm's own signals reach it by scancel, as the processes of a step are reached
     "srun": 'echo "srun $1 $2"; shift 2; BATCH=$PPID "$@" & echo $! > "$HERE/task"; wait $!',
     "scancel": 'echo "scancel $*"; kill -TERM "$(cat "$HERE/task")"',
     "scontrol": '[ "$1" = show ] && { echo one; echo two; } || echo "scontrol $*"',
-    "accelerate": 'echo "$@"',
+    # a training that is told to end at its time limit: it saves, and ends with a code that is not 0
+    "accelerate": """echo "$@"
+trap 'kill $!; echo "saved within $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s"; exit 1' TERM
+sleep 60 & kill -USR1 "$BATCH"
+wait""",
 }
-ENDED_BY = """trap 'kill $!; echo "saved within $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s"; exit {code}' TERM
-sleep 60 & kill -{signal} "$BATCH"
-wait"""
-"""A training that is told to end: it saves, and ends with a code that is not 0."""
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 
-def submit(tmp_path: Path, *words: str, accelerate: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the batch script with stand-ins for Slurm and accelerate."""
-    for name, body in (STAND_INS | ({"accelerate": accelerate} if accelerate else {})).items():
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_batch_script_starts_a_process_for_every_gpu_and_saves_in_time(tmp_path) -> None:
+    for name, body in STAND_INS.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    slurm = {"SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "7", "SLURM_NODEID": "1"}
-    return subprocess.run(
-        ["bash", str(RECIPES / "slurm" / "train.sbatch"), *words],
-        env={**slurm, **variables, "HERE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    script = RECIPES / "slurm" / "train.sbatch"
+    slurm = {"SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    slurm |= {"SLURM_JOB_ID": "7", "SLURM_NODEID": "1"}
+    asked = {"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_CPUS_PER_TASK": "32"}
+    done = subprocess.run(
+        ["bash", str(script), "recipes/llama-3.1-8b.yaml", "--objective", "dft"],
+        env={**slurm, **asked, "HERE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-
-
-@needs_bash
-@pytest.mark.parametrize(
-    ("nodes", "asked", "gpus"),
-    [
-        (1, {"SLURM_GPUS_PER_NODE": "1"}, 1),
-        (2, {"SLURM_GPUS_PER_NODE": "4", "SLURM_GPUS_ON_NODE": "4"}, 4),
-        (1, {"SLURM_GPUS_PER_NODE": "a100:4"}, 4),
-        (1, {"CUDA_VISIBLE_DEVICES": "0,1"}, 2),  # --gres=gpu:2 before 20.11
-    ],
-)
-def test_the_batch_script_starts_a_process_for_every_gpu(tmp_path, nodes, asked, gpus) -> None:
-    asked = {**asked, "SLURM_NNODES": str(nodes), "SLURM_CPUS_PER_TASK": "32"}
-    done = submit(tmp_path, "recipes/llama-3.1-8b.yaml", "--objective", "dft", **asked)
-    assert done.returncode == 0, done.stderr
-    srun, command = done.stdout.splitlines()
+    assert done.returncode == 1, done.stderr
+    srun, command, *rest = done.stdout.splitlines()
     assert srun == "srun --kill-on-bad-exit=1 --cpus-per-task=32"
     launch, train = command.split(" -m trimsft train ")
     options = vars(launch_command_parser().parse_args([*launch.split()[1:], "-m", "trimsft"]))
-    assert (options["num_machines"], options["num_processes"]) == (nodes, nodes * gpus)
+    assert (options["num_machines"], options["num_processes"]) == (2, 8)
     assert (options["machine_rank"], options["main_process_ip"]) == (1, "one")
     assert train.split() == ["--config", "recipes/llama-3.1-8b.yaml", "--objective", "dft"]
-
-
-@needs_bash
-@pytest.mark.parametrize(
-    ("signal", "code", "is_queued_again"), [("USR1", 1, True), ("TERM", 1, False)], ids=["time limit", "told to end"]
-)
-def test_the_batch_script_saves_before_its_time_is_over(tmp_path, signal, code, is_queued_again) -> None:
-    ending = ENDED_BY.format(signal=signal, code=code)
-    done = submit(tmp_path, "llama-3.1-8b", accelerate=ending, SLURM_GPUS_ON_NODE="2")
-    assert done.returncode == code, done.stderr
-    assert "scancel --signal=TERM 7\nsaved within 240 s\n" in done.stdout
-    assert ("scontrol requeue 7" in done.stdout) is is_queued_again
-    seconds = re.search(
-        r"^#SBATCH --signal=B:USR1@(\d+)$", (RECIPES / "slurm" / "train.sbatch").read_text(), re.MULTILINE
-    )
+    assert rest[:2] == ["scancel --signal=TERM 7", "saved within 240 s"] and rest[-1] == "scontrol requeue 7"
+    seconds = re.search(r"^#SBATCH --signal=B:USR1@(\d+)$", script.read_text(), re.MULTILINE)
     assert seconds is not None and int(seconds[1]) > 240  # what the launcher waits must fit in
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from trimsft import cli, shipped
 from trimsft.shipped import PLACES, find_recipe, list_shipped
@@ -15,15 +15,12 @@ from trimsft.train import parse
 ROOT = Path(__file__).parents[1]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(cli.app, ["recipes", *words], catch_exceptions=False)
-
-
 @pytest.fixture
 def wheel(tmp_path, monkeypatch) -> Path:
     """A package as an installed wheel has it, and no repository."""
     package = tmp_path / "site-packages" / "trimsft"
-    _, _, rest = (ROOT / "pyproject.toml").read_text().partition("[tool.hatch.build.targets.wheel.force-include]\n")
+    text = (ROOT / "pyproject.toml").read_text()
+    rest = text.partition("[tool.hatch.build.targets.wheel.force-include]\n")[2]
     for source, target in re.findall(r'^"(.+)" = "(.+)"$', rest.partition("\n[")[0], re.MULTILINE):
         place = package.parent / target
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -43,20 +40,13 @@ def test_train_takes_a_recipe_by_its_name_and_a_file_here_goes_before(wheel: Pat
     assert parse(["--config", "smollm2-gsm8k.yaml"]).model.model_name_or_path == "mine"
 
 
-def test_copies_stand_where_the_documentation_has_them(wheel: Path) -> None:
-    assert json.loads(run("--json").stdout) == list(list_shipped())
-    result = run("--out", "here", "--json")
-    assert json.loads(result.stdout) == [f"here/{name}" for name in list_shipped()]
+def test_copies_stand_where_the_documentation_has_them_and_replace_nothing(wheel: Path) -> None:
+    copied = CliRunner().invoke(cli.app, ["recipes", "--out", "here", "--json"])
+    assert json.loads(copied.stdout) == [f"here/{name}" for name in list_shipped()]
     assert all(Path("here", name).read_bytes() == path.read_bytes() for name, path in list_shipped().items())
-
-
-def test_nothing_of_the_user_is_replaced(wheel: Path) -> None:
-    assert run("--out", ".").exit_code == run("--out", ".").exit_code == 0  # the same again is no loss
-    mine = Path("recipes/smollm2-gsm8k.yaml")
+    mine = Path("here/recipes/smollm2-gsm8k.yaml")
     mine.write_text("objective: dft\n")
-    Path("constraints.txt").unlink()
-    result = run("--out", ".")
-    assert (result.exit_code, result.stderr) == (
-        2, f"trimsft: --out: '{mine}' is there already, and differs; name another folder, or move it away\n",
-    )  # fmt: skip
-    assert mine.read_text() == "objective: dft\n" and not Path("constraints.txt").exists()
+    Path("here/constraints.txt").unlink()
+    again = CliRunner().invoke(cli.app, ["recipes", "--out", "here"])
+    assert again.exit_code == 2 and again.stderr.startswith("trimsft: --out: 'here/recipes/")
+    assert mine.read_text() == "objective: dft\n" and not Path("here/constraints.txt").exists()

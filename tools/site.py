@@ -61,7 +61,7 @@ def options() -> str:
         return f"| `{name}` | {shown} | {text.replace('|', chr(92) + '|')} |"
 
     def of_command(command: Any) -> list[str]:
-        unlisted = ("help", "help_all", "as_json", "quiet")
+        unlisted = ("help", "help_all", "as_json")
         shown = [one for one in command.params if one.help and one.name not in unlisted]
         names = [
             "/".join(one.opts + one.secondary_opts) if one.opts[0].startswith("-") else one.metavar for one in shown

@@ -1,7 +1,7 @@
 """Table 1 on one model within a stay on a GPU machine: the cells of a study one by one, each written down at once.
 
     python -m benchmarks.weights.stay --model Qwen2.5-Coder-1.5B-Instruct=models/qwen1.5b --data mix.jsonl.gz \
-        --benchmarks-dir benchmarks --out runs/stay --results qwen_coder.json
+        -b benchmarks/math500.jsonl --out runs/stay --results qwen_coder.json
 
 The base comes first: how fast it generates is known before anything is trained. After each cell of `trimsft study run
 main` its scores, the numbers of its token table and its seconds go to --results. What is done is not done again, here
@@ -38,8 +38,9 @@ def main() -> None:
     parser.add_argument("--scale", default="qwen-coder-1.5b")
     parser.add_argument("--model", dest="models", nargs=1, required=True, help="NAME=FOLDER")
     parser.add_argument("--set", dest="fields", nargs="+", default=[], help="NAME=VALUE of trimsft train")
-    for name in ("data", "benchmarks-dir", "device"):  # these, and the numbers, as in trimsft study run
-        parser.add_argument(f"--{name}", dest=name.replace("benchmarks-dir", "data_dir"))
+    parser.add_argument("-b", "--benchmark", dest="benchmarks", nargs="+", default=[], help="Names or .jsonl files")
+    for name in ("data", "device"):  # these, and the numbers, as in trimsft study run
+        parser.add_argument(f"--{name}")
     for name in ("seeds", "limit", "samples", "max-tokens"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())

@@ -91,9 +91,7 @@ class RunError(TrimSFTError, RuntimeError):
 
 
 class RunInUse(RunError):
-    """Another process works in the run directory; `holder` says which."""
-
-    holder = "another process"
+    """Another process works in the run directory."""
 
 
 class WriteError(RunError):

@@ -138,10 +138,10 @@ def interval_over_runs(
 ) -> Interval:
     """Return the interval of the mean over benchmarks, problems and S runs; each stratum is [P, S].
 
-    With one run it is the interval over problems alone. Of more, scores averaged over the runs give the
-    interval over problems. Of the trainings there are only a handful of means, and resampling those shows no
-    more spread than was seen, so they get Student's t with S - 1 degrees of freedom. The two half-widths are
-    added in quadrature, as independent errors are:
+    With one run it is the interval over problems alone. Of more, scores averaged over the runs give
+    the interval over problems. Of the trainings there are only a handful of means, and resampling
+    those shows no more spread than was seen, so they get Student's t with S - 1 degrees of freedom.
+    The two half-widths are added in quadrature, as independent errors are:
 
         half = sqrt(half_problems^2 + (t_{0.975, S-1} * sd(run means) / sqrt(S))^2)
 

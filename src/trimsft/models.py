@@ -3,13 +3,12 @@
     model = load_model("runs/trim/model", dtype="auto")
     export_model("runs/lora", "model", dtype="bfloat16")
 
-transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as
-are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
+transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an
+error, as are weights that are not finite. An exported folder is what vLLM, SGLang and llama.cpp take.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import secrets
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError, UsageError, WriteError, and_more, one_line
+from trimsft.errors import TrimSFTError, UsageError, and_more, one_line
 from trimsft.options import check_options, option
 from trimsft.runs import find_weights, publish
 from trimsft.runs.parsing import read_json
@@ -30,73 +29,25 @@ AGAIN = "fetch or make the model again"
 log = logging.getLogger("trimsft")
 
 
-# ---- the hub
-
-
-@contextmanager
-def asking_hub(name: str | Path) -> Iterator[None]:
-    """Load something by its name within; without a network at once from what is stored here.
-
-    huggingface_hub tries each file six times over half a minute before it takes what it has stored.
-    """
-    from huggingface_hub import constants
-
-    if Path(name).exists() or constants.HF_HUB_OFFLINE or why_unreachable() is None:
-        yield
-        return
-    constants.HF_HUB_OFFLINE = True  # what the environment variable of that name sets
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = False
-
-
-@functools.cache
-def why_unreachable() -> str | None:
-    """Return why no connection to the hub can be made; None where there is one."""
-    import httpx
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
-
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    try:
-        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except httpx.HTTPError as error:  # of all but a missing connection the library says more
-        return one_line(error) if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else None
-    return None
+# ---- loading
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
     """Return the error about `field` for what could not be loaded."""
     reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-    if Path(name).is_dir():
-        return UsageError(f"cannot load {what}: {reason}", field=field)
-    if unreachable := why_unreachable():
-        problem = f"cannot load {what} (no such folder here, and the hub cannot be reached: {unreachable})"
-        return UsageError(problem, field=field, hint=f"name a folder, or run 'hf download {name}' with a network first")
-    return UsageError(f"cannot load {what} (no such folder here, so the hub was asked): {reason}", field=field)
+    where = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
+    return UsageError(f"cannot load {what}{where}: {reason}", field=field)
 
 
 @contextmanager
 def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
-    """Raise in one line what a library raises, and print none of its tables about tensors."""
-    reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
-    for report in reports:
-        report.disabled = True
+    """Raise in one line what a library raises."""
     try:
-        with asking_hub(name):
-            yield
+        yield
     except TrimSFTError:
         raise
     except Exception as error:  # the library raises whatever the files make it
         raise not_loaded(f"{what}{str(name)!r}", name, error, field=field) from error
-    finally:
-        for report in reports:
-            report.disabled = False
-
-
-# ---- loading
 
 
 def load_tokenizer(
@@ -241,7 +192,6 @@ class Exported:
     """The folder, and the model in it."""
 
     folder: Path
-    parameters: int
     dtype: str
     is_merged: bool  # whether an adapter was merged into its base
 
@@ -292,9 +242,6 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
         # llama.cpp's converter runs with transformers 4
         path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
         publish(beside, folder)
-    except Exception as error:  # whatever the libraries raise
-        raise WriteError(f"{folder}: cannot be written ({one_line(error)}); nothing is left of it") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    count = sum(parameter.numel() for parameter in loaded.parameters())
-    return Exported(folder, count, name, is_merged=base is not None)
+    return Exported(folder, name, is_merged=base is not None)

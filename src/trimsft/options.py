@@ -103,14 +103,11 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
 
 
 def check_path(name: str, value: str | Path) -> Path:
-    """Return the path, `~` as the home it stands for; refuse what cannot name a file or folder."""
+    """Return the path, `~` as the home it stands for."""
     try:
-        path = Path(value).expanduser()
-        path.exists()
-    except (OSError, ValueError, RuntimeError) as error:  # too long, not allowed, the home of nobody
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
-    return path
+        return Path(value).expanduser()
+    except RuntimeError as error:  # the home of nobody
+        raise UsageError(f"cannot be a path ({error})", field=name, value=str(value)) from error
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

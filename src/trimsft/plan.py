@@ -2,8 +2,8 @@
 
     peak_gib(Training(shape=shape_of(config_of("Qwen/Qwen3-4B-Base")), rows=4, length=2048), GPUS["H200"])
 
-What was measured on one H200 comes out within 20 % (tests/test_plan.py). `HEADROOM` is left for what is
-not known here: fragmentation, workspaces of kernels, buffers of collectives.
+What was measured on one H200 comes out within 20 % (tests/test_plan.py). `HEADROOM` is left for
+what is not known here: fragmentation, workspaces of kernels, buffers of collectives.
 """
 
 import copy
@@ -26,7 +26,7 @@ from trimsft.options import unknown_name
 
 HEADROOM = 0.1  # share of the device that a run which fits leaves free
 UTILISATION = 0.5
-"""Share of the peak that training reaches: 0.44 to 0.6 on an H200 with 8,192 tokens at a time, 0.2 with 2,048."""
+"""Share of the peak that training reaches; on an H200 with 8,192 tokens at a time 0.44 to 0.6."""
 DECODING = {"vllm": 0.5, "transformers": 0.2}
 """Share of the bandwidth that generation reaches: assumed; as SmolLM2-135M on an H200."""
 ANSWERS_AT_ONCE = 256  # assumed, too

@@ -1,6 +1,6 @@
 """Files that come with the package: recipes, examples, and the versions it is tested with.
 
-Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
+Names are paths in the repository; `recipes/` and `.yaml` may be left out.
 """
 
 from pathlib import Path
@@ -35,13 +35,12 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
 
 
 def copy_shipped(folder: Path) -> list[Path]:
-    """Copy every file to where the repository has it; refuse to replace one that differs."""
+    """Copy every file to where the repository has it; refuse to replace one."""
     folder = check_path("out", folder)
     copies = {folder / name: path.read_bytes() for name, path in list_shipped().items()}
-    for path, content in copies.items():
-        if path.exists() and path.read_bytes() != content:
-            hint = "name another folder, or move it away"
-            raise UsageError(f"{str(path)!r} is there already, and differs", field="out", hint=hint)
+    if there := [str(path) for path in copies if path.exists()]:
+        hint = "name another folder, or move it away"
+        raise UsageError(f"{there[0]!r} is there already", field="out", hint=hint)
     for path, content in copies.items():
         write_whole(path, content)
     return list(copies)

@@ -1,13 +1,13 @@
 r"""Tables: cells that show rounded numbers and hold the figures behind them, and their formats.
 
     >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
-    >>> print(render(table, "markdown"), end="")  # or terminal, latex, csv
+    >>> print(render(table, "markdown"), end="")  # or terminal, csv
     | run | gsm8k |
     | --- | ---: |
     | SFT | 41.2 \[38.6, 43.9\] |
 
-Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to.
-Terminal, Markdown and LaTeX show the same rounded numbers; CSV holds the figures to six digits.
+Names of models, runs and problems may hold anything, so texts are escaped for their format.
+Terminal and Markdown show the same rounded numbers; CSV holds the figures to six digits.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def mark_best(
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return the rows with the best number of each column in bold, and all that look the same.
 
-    Rows are compared with those of the same name in `groups`; where all are equal, none is the best.
+    Rows are compared with those of the same `groups`; where all are equal, none is the best.
     """
     marked = [list(cells) for cells in rows]
     names = groups or [""] * len(rows)
@@ -128,17 +128,6 @@ def mark_best(
 def render(table: Table, form: str) -> str:
     """Return the table as text in one of `FORMATS`."""
     return FORMATS[form](table)
-
-
-def _parts(table: Table, escape: Callable[[str], str], bold: str) -> list[list[str]]:
-    """Return the header and the rows of a table, escaped; `bold` has {} for a text."""
-    rows = [[escape(name) for name in table.header]]
-    for cells in table.rows:
-        texts = [escape(cell.text) or NOTHING for cell in cells]
-        texts = [bold.replace("{}", text) if cell.bold else text for cell, text in zip(cells, texts, strict=True)]
-        spreads = [(escape(cell.marker), escape(cell.spread)) for cell in cells]
-        rows.append([" ".join(filter(None, (text, *more))) for text, more in zip(texts, spreads, strict=True)])
-    return rows
 
 
 def to_rich(table: Table) -> Group:
@@ -179,50 +168,29 @@ def to_text(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    header, *rows = _parts(table, escape_markdown, "**{}**")
-    alignment = ["---" if n in table.left else "---:" for n in range(len(header))]
+    rows = [[escape_markdown(name) for name in table.header]]
+    rows.append(["---" if n in table.left else "---:" for n in range(len(table.header))])
+    for cells in table.rows:
+        texts = [escape_markdown(cell.text) or NOTHING for cell in cells]
+        shown = [
+            (f"**{text}**" if cell.bold else text, cell.marker, escape_markdown(cell.spread))
+            for text, cell in zip(texts, cells, strict=True)
+        ]
+        rows.append([" ".join(filter(None, parts)) for parts in shown])
     lines = [f"**{escape_markdown(table.title)}**", ""] if table.title.strip() else []
-    lines += [f"| {' | '.join(row)} |" for row in (header, alignment, *rows)]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
     for note in table.notes:
         lines += ["", escape_markdown(note)]
     return "\n".join(lines) + "\n"
 
 
-_MARKDOWN = re.compile(
-    r"""[\\`*_{}\[\]<>#|~$]    # emphasis, code, links, headings, cells, formulas
-    |&(?=[#\w])                 # entities
-    |(?<!\w)@(?=\w)             # mentions
-    |:(?=//|[\w+-]+:)           # addresses, which become links, and :smile:
-    """,
-    re.VERBOSE,
-)
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$]|&(?=[#\w])")
+"""What begins emphasis, a link, a heading, a cell or a formula; an entity."""
 
 
 def escape_markdown(text: str) -> str:
     """Return the text on one line such that GitHub shows it letter by letter."""
     return _MARKDOWN.sub(r"\\\g<0>", single_line(text))
-
-
-def to_latex(table: Table) -> str:
-    """Return a table for booktabs, with its caption and notes."""
-    header, *rows = (" & ".join(row) + r" \\" for row in _parts(table, escape_latex, r"\textbf{{}}"))
-    columns = "".join("l" if n in table.left else "r" for n in range(len(table.header)))
-    lines = [rf"\begin{{table}}\caption{{{escape_latex(table.title)}}}", rf"\begin{{tabular}}{{{columns}}}\toprule"]
-    lines += [header, r"\midrule", *rows, r"\bottomrule\end{tabular}"]
-    lines += [*(rf"\par\footnotesize {escape_latex(note)}" for note in table.notes), r"\end{table}"]
-    return "\n".join(lines) + "\n"
-
-
-_LATEX = {
-    **{character: f"\\{character}" for character in "{}$&#%_"},
-    "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-    "[": "{[}",  # after the end of a row it would be read as an option
-    UP: r"$\uparrow$", DOWN: r"$\downarrow$",
-}  # fmt: skip
-
-
-def escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in single_line(text))
 
 
 def to_csv(table: Table) -> str:
@@ -259,6 +227,4 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     return text.getvalue().encode()
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "terminal": to_text, "markdown": to_markdown, "latex": to_latex, "csv": to_csv,
-}  # fmt: skip
+FORMATS: dict[str, Callable[[Table], str]] = {"terminal": to_text, "markdown": to_markdown, "csv": to_csv}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu
-from benchmarks.gpu import PARTS, Part, main, ratios
+from benchmarks.gpu import Part, main
 
 WRITES = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('1'); print('said')"
 COPIES = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
 PEER = "TRL SFT, Liger"
+Slower = dict[tuple[str, str], float]
 SPEEDS = {  # thousand tokens a second of 8 rows: the peer, ours
     "padding": {PEER: 33.6, "TrimSFT, Liger": 41.5, "AutoTrim, Liger": 38.9},
     "packing": {PEER: 19.5, "TrimSFT, Liger": 47.8, "AutoTrim, Liger": 45.5},
@@ -22,33 +22,18 @@ def part(name: str, code: str, *words: str, seconds: int = 60) -> Part:
     return Part(name, ("-c", code, *words), seconds)
 
 
-def test_a_part_is_done_once(tmp_path, capsys) -> None:
+def test_a_part_is_done_once(tmp_path) -> None:
     parts = [part("one", WRITES, "{out}"), part("long", WRITES, "{out}", seconds=90)]
     assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
-    assert (tmp_path / "one.json").read_text() == "1" and (tmp_path / "one.log").read_text() == "said\n"
+    assert (tmp_path / "one.json").read_text() == "1"
+    assert (tmp_path / "one.log").read_text() == "said\n"
     (tmp_path / "one.json").write_text("as it was")
     assert main(["--out", str(tmp_path), "--minutes", "1.2"], parts) == 0
-    assert (tmp_path / "one.json").read_text() == "as it was" and not (tmp_path / "long.json").exists()
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "one: done before", "long: left out for want of time (90 s at most)",
-    ]  # fmt: skip
+    assert (tmp_path / "one.json").read_text() == "as it was"
+    assert not (tmp_path / "long.json").exists()
 
 
-def test_a_failure_is_tried_again(tmp_path, capsys) -> None:
-    parts = [
-        part("fails", "import sys; sys.exit(3)"),
-        part("hangs", "import signal; signal.pause()", seconds=1),
-        part("works", WRITES, "{out}"),
-    ]
-    assert main(["--out", str(tmp_path)], parts) == 1
-    fails, hangs, works = capsys.readouterr().out.splitlines()
-    assert fails.startswith("fails: failed") and fails.endswith("code 3, see fails.log")
-    assert hangs.startswith("hangs: failed") and works.startswith("works: done in")
-    assert main(["--out", str(tmp_path), "--only", "fail"], parts) == 1
-    assert {path.name for path in tmp_path.glob("*.done")} == {"works.done"}
-
-
-def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[str, Any]:
+def report(slower: Slower, machine: float = 1.0) -> dict[str, Any]:
     """Return results of steps, some slower by a share, all of them on another machine."""
     return {
         "results": [
@@ -62,10 +47,8 @@ def report(slower: dict[tuple[str, str], float], machine: float = 1.0) -> dict[s
     }  # fmt: skip
 
 
-def run_check(
-    folder: Path, first: dict[tuple[str, str], float], second: dict[tuple[str, str], float] | None = None
-) -> int:
-    """Check a run that was slower so, and then so when it is measured again, on a machine half as fast."""
+def run_check(folder: Path, first: Slower, second: Slower | None = None) -> int:
+    """Check a run that was slower so, and so when measured again, on a machine half as fast."""
     (folder / "kept").mkdir()
     (folder / "kept" / "steps.json").write_text(json.dumps(report({})))
     for name, slower in (("first", first), ("second", first if second is None else second)):
@@ -80,45 +63,18 @@ def run_check(
 PADDING = ("padding", "TrimSFT, Liger")
 
 
-def test_what_has_slowed_in_two_runs_is_named(tmp_path, capsys) -> None:
-    assert run_check(tmp_path, {PADDING: 0.1}) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["1 fell by more than 5% in two runs", "  padding, 8 rows: TrimSFT, Liger"]
-    (fell,) = [line for line in lines if line.startswith("FELL")]
-    assert fell.endswith("1.24 ->  1.11   -10.0%, again -10.0%")
-
-
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "fell"),
     [
-        ({}, {}),  # the machine is slower, the ratios are what they were
-        ({PADDING: 0.04}, None),
-        ({PADDING: 0.1}, {("packing", "TrimSFT, Liger"): 0.1}),  # something else in the second
-        ({("padding", PEER): 0.1}, None),  # the peer is slower
+        ({PADDING: 0.1}, None, True),
+        ({}, {}, False),  # the machine is slower, the ratios are what they were
+        ({PADDING: 0.04}, None, False),
+        ({PADDING: 0.1}, {("packing", "TrimSFT, Liger"): 0.1}, False),  # something else in the second
+        ({("padding", PEER): 0.1}, None, False),  # the peer is slower
     ],
 )
-def test_what_fell_once_is_not_named(first, second, tmp_path, capsys) -> None:
-    assert run_check(tmp_path, first, second) == 0
-    out = capsys.readouterr().out
-    assert "0 fell by more than 5%" in out and "FELL" not in out
-
-
-@pytest.mark.parametrize("one", PARTS, ids=lambda one: one.name)
-def test_parts_are_commands_with_results(one) -> None:
-    assert one.words[:2] == ("-m", "pytest") or ((gpu.ROOT / one.words[0]).is_file() and "{out}" in one.words)
-    if one.kept:
-        found = ratios(json.loads((gpu.ROOT / "results" / one.kept).read_text()), one.peer)
-        assert all(0 < ratio < 10 for ratio in found.values())
-        assert found or one.name not in ("steps", "steps_compiled", "steps_packing", "steps_lora", "head", "tokens")
-
-
-def test_results_are_kept_cell_by_cell(tmp_path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "train_step.json").write_text(json.dumps(report({})))
-    new = {"results": [one for one in report({PADDING: 0.1})["results"] if one["variant"] == "padding"]}
-    (tmp_path / "steps.json").write_text(json.dumps(new))
-    steps = Part("steps", (), 60, "train_step.json", PEER)
-    assert main(["--out", str(tmp_path), "--keep"], [steps], kept) == 0
-    found = ratios(json.loads((kept / "train_step.json").read_text()), PEER)
-    assert len(found) == 4 and found["padding, 8 rows: TrimSFT, Liger"] == pytest.approx(0.9 * 41.5 / 33.6)
+def test_what_slowed_in_two_runs_is_named(first, second, fell, tmp_path, capsys) -> None:
+    assert run_check(tmp_path, first, second) == fell
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("FELL") for line in lines) == fell
+    assert (lines[-1] == "  padding, 8 rows: TrimSFT, Liger") == fell

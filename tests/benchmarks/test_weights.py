@@ -13,19 +13,16 @@ from transformers import (
     Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
     get_cosine_schedule_with_warmup,
 )
 
 from benchmarks.weights import decoding
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.rules import Around, TALRBatch
+from benchmarks.weights.rules import TALRBatch
 from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
-from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
-from trimsft.objectives import DEFT, SFT, AutoTrim, RankTuner, TokenStats, TrimSFT
+from trimsft.objectives import DEFT, SFT, AutoTrim, RankTuner, TrimSFT
 
 VOCABULARY, EOS = 61, 1
 STEP = 2.0**-23  # of float32
@@ -85,21 +82,6 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor, roundings: int) -> bool:
     return bool((ours - theirs).abs().max() <= roundings * STEP * theirs.abs().max())
 
 
-def test_logits_are_those_of_transformers(model: Any) -> None:
-    ids = torch.randint(2, VOCABULARY, (3, 9))
-    with torch.no_grad():
-        stacked = StackedModel.of(Base.of(model), 2)
-        ours = stacked.logits(stacked.hidden(ids.expand(2, -1, -1))).view(2, 3, 9, -1)
-        theirs = model(ids).logits
-    # sums of 32 and 48 products in another order, through two or three layers
-    assert _close(ours[0], theirs, 256) and torch.equal(ours[0], ours[1])
-
-
-def test_other_models_are_refused() -> None:
-    with pytest.raises(UsageError, match="Llama or a Gemma-3"):
-        Base.of(Qwen2ForCausalLM(Qwen2Config(**SIZES, num_hidden_layers=1)))
-
-
 OBJECTIVES = [SFT(), DEFT(), TrimSFT(), RankTuner(), AutoTrim(), TALRBatch()]
 
 
@@ -118,18 +100,6 @@ def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
             # size but for 1 in 10^8 weights, and then the step is known to 2e-3
             difference = (trained.model.parameters[name][at] - parameter).abs().max()
             assert difference <= job.rate * 2e-3, f"{job.objective}: {name} differs by {float(difference)}"
-
-
-def test_what_stands_alone_is_trimmed() -> None:
-    """Two rows; the model would have written all of the first but its third token."""
-    gap = torch.tensor([1.0, 1, -1, 1, 1, -1, -1])
-    row = torch.tensor([0, 0, 0, 0, 0, 1, 1])
-    tokens = TokenStats(torch.full((7,), 50.0), gap, gap, row, row=row)  # a probability of almost 0
-    expected = torch.tensor([1 / 3, 1 / 4, 1 / 5, 1 / 4, 1 / 3, 1, 1])
-    assert torch.allclose(Around(floor=0.1, power=1, reach=2).weights(tokens), expected)
-    whole = torch.tensor([0.2] * 5 + [1.0] * 2)
-    assert torch.allclose(Around(floor=0.1, power=1, reach=0).weights(tokens), whole)
-    assert torch.allclose(Around(floor=0.01, power=2, reach=0).weights(tokens), whole**2)
 
 
 def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float | None) -> Any:
@@ -155,16 +125,6 @@ def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float
         rate.step()
         optimizer.zero_grad()
     return model
-
-
-def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
-    """One model has no padding at all, so that the other's is computed with it: in an order of its own."""
-    sets = [Examples.of([([5, 6, 7], [8, 9, EOS])] * 2), Examples.of([([5, 6], [8, EOS]), ([5, 6, 7], [9, 8, EOS])])]
-    jobs = [Job(SFT(), one, seed=0) for one in sets]
-    schedule = Schedule(batch=2)
-    together = [trace["nll"][0] for trace in train(Base.of(llama), jobs, schedule).traces]
-    alone = [train(Base.of(llama), [job], schedule).traces[0]["nll"][0] for job in jobs]
-    assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
 
 
 def test_rows_are_those_of_transformers(model: Any, monkeypatch) -> None:

@@ -14,11 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.weights import arena, conditions, prepared, real, tasks
 from benchmarks.weights.conditions import NAMED, Condition, condition
-from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
 from trimsft.data.encode import encode_texts, load_tokenizer
 from trimsft.lab import base_model_path
-from trimsft.objectives import OBJECTIVES, SAFT, AutoTrim, TrimSFT
 
 CHOOSE_0 = Condition(
     formats=("bullets", "lines", "arrows"), slip_rate=0.26, near=True, filler_rate=0.59, updates=60, rate=0.00037
@@ -61,18 +59,14 @@ def test_the_arena_is_written_continued_and_shown(
     models = json.loads(out.read_text())["models"]
     assert len(models) == 6 and {one["condition"] for one in models} == {"clean", "new"}
     assert all(set(one["right"]) == {"0", "1", "0.6", "0.3"} and len(one["right"]["1"]) == 3 for one in models)
-    assert json.loads(out.read_text())["conditions"]["new"]["formats"] == ["arrows"]
 
     capsys.readouterr()
     assert arena.main([*words, "--objectives", "dft", "sft"]) == 0
     assert json.loads(out.read_text())["models"][:6] == models
     assert "8 of 4 models" in capsys.readouterr().out  # DFT's two were added
-    figure = tmp_path / "arena.png"
-    assert arena.main(["--show", str(out), "--figure", str(figure)]) == 0 and figure.stat().st_size > 1000
+    assert arena.main(["--show", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "| points above SFT, greedy |" in shown and "| DFT |" in shown
-    assert arena.main(["--show", str(out), "--any-format"]) == 0 and "| DFT |" in capsys.readouterr().out
-    assert arena.main(["--conditions", "unknown-3"]) == 2 and "no condition" in capsys.readouterr().err
 
 
 def record(objective: str, name: str, **right: Any) -> dict[str, Any]:
@@ -80,7 +74,7 @@ def record(objective: str, name: str, **right: Any) -> dict[str, Any]:
 
 
 def test_differences_by_temperature() -> None:
-    """Of 10 problems: SFT is best at 0.3, with 3 of 4 samples right, where the other has all of them."""
+    """Of 10 problems: SFT is best at 0.3, with 3 of 4 samples right, where the other has all."""
 
     def digits(*right: int) -> dict[str, str]:
         return {at: str(count) * 10 for at, count in zip(("0.3", "0.6", "1", "0"), right, strict=True)}
@@ -101,30 +95,6 @@ def test_conditions_are_drawn_once_for_all() -> None:
     few = [condition(f"choose-{number}") for number in range(200)]
     assert few[0] == CHOOSE_0 and few == [condition(f"choose-{number}") for number in range(200)]
     assert condition("judge-0") != few[0]
-    assert {one.updates for one in few} == {60, 120, 200, 300} and {one.batch for one in few} == {8, 16, 24, 64}
-    assert all(0 <= one.slip_rate <= 0.5 and 0 <= one.filler_rate <= 0.6 and 1e-4 <= one.rate <= 2e-3 for one in few)
-    assert 0.4 < np.mean([one.teaches_new for one in few]) < 0.6
-    assert arena.conditions_named(["choose:2", "judge:3:5", "clean"]) == [
-        "choose-0", "choose-1", "judge-3", "judge-4", "clean",
-    ]  # fmt: skip
-
-
-def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch) -> None:
-    folder = str(base_model_path())
-    rows = {}
-    for name, known in {**NAMED, "last": replace(NAMED["slips40"], last_only=True)}.items():
-        monkeypatch.setitem(conditions.NAMED, name, replace(known, updates=1, batch=30))
-        rows[name] = tasks.training_pairs(folder, name, 5)
-    prompts = {name: [prompt for prompt, _ in pairs] for name, pairs in rows.items()}
-    assert all(one == prompts["clean"] for one in prompts.values())
-    decode = load_tokenizer(folder).batch_decode
-    texts = {name: decode([row for _, row in pairs]) for name, pairs in rows.items()}
-    is_new = {name: ["->" in text for text in those] for name, those in texts.items()}
-    assert all(is_new["new"]) and not any(is_new["default"]) and 5 < sum(is_new["half-new"]) < 25
-    assert rows["clean"] != rows["default"] != rows["slips40"] != rows["near40"]
-    pairs = list(zip(texts["last"], texts["clean"], strict=True))
-    assert any(one != other for one, other in pairs)
-    assert all(one.split("\n")[0] == other.split("\n")[0] for one, other in pairs)  # the first step never slips
 
 
 def test_what_the_answers_came_to() -> None:
@@ -136,18 +106,8 @@ def test_what_the_answers_came_to() -> None:
     graded = tasks.grade(folder, np.array(rows, np.int32).reshape(2, 4, 30), ["12", "2"], (0.0, 1.0, 1.0, 1.0))
     assert graded["right"] == {"0": "10", "1": "11"}
     assert graded["right_in_new"] == {"0": "10", "1": "00"}
-    assert graded["answered"] == pytest.approx(4 / 6) and graded["new_format"] == pytest.approx(1 / 6)
+    assert [graded["answered"], graded["new_format"]] == pytest.approx([4 / 6, 1 / 6])
     assert graded["distinct_answers"] == 3.0
-
-
-def test_objectives_by_name() -> None:
-    assert parse_objective("trim,margin=6,bandwidth=2") == TrimSFT(6.0, 2.0)
-    assert parse_objective("auto-trim") == AutoTrim()
-    assert {name.split(",")[0] for name in EVERY if ":" not in name} == {*OBJECTIVES}
-    assert len(named_objectives(["sft", "floors"])) == 6
-    assert table_name("trim,margin=6,bandwidth=2") == "TrimSFT (6, 2)" and table_name("sft") == "SFT"
-    assert parse_objective("saft,form=geometric,alpha=0.5") == SAFT(0.5, "geometric")
-    assert arena.main(["--objectives", "trim,margin=wide", "--conditions", "clean"]) == 2
 
 
 def test_differences_are_paired() -> None:
@@ -158,7 +118,8 @@ def test_differences_are_paired() -> None:
     mean, gained = mean_over(better), difference(better, sft)
     assert mean is not None and mean.high - mean.low > 0.05
     # one problem that nobody has seen may be 0.25 lower instead of higher: it weighs up to 3.7 / 40
-    assert gained is not None and gained.value == pytest.approx(0.25) and gained.low > 0.25 - 2 * 0.25 * 3.7 / 40
+    assert gained is not None and gained.value == pytest.approx(0.25)
+    assert gained.low > 0.25 - 2 * 0.25 * 3.7 / 40
     assert difference(better, {}) is None and percent(None) == ""
     both = over_conditions([sft, better])
     assert both[1][0] == pytest.approx(sft[1][0] + 0.125)

@@ -1,21 +1,13 @@
 """The commands as a whole: help, imports, what train prints, where cells stand."""
 
-import json
-import logging
 import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.study import cell_lines
-from trimsft.runs import RunDirectory
-from trimsft.study.cell import Cell
-from trimsft.study.run import CellState
-from trimsft.train.run import TrainResult
 
 COMMANDS = (
     "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study",
@@ -39,10 +31,7 @@ def test_help_has_an_example_and_fits_a_screen(command: str, monkeypatch) -> Non
 
 def test_version_and_help_that_names_every_command() -> None:
     assert run("--version").stdout == f"trimsft {trimsft.__version__}\n"
-    for result in (run("--help"), run()):
-        assert all(f"\n  {command} " in result.output for command in COMMANDS)
-        assert "..." not in result.output.partition("Commands:")[2]  # no summary is cut off
-        assert "--install-completion" in result.output
+    assert all(f"\n  {command} " in run().output for command in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +39,6 @@ def test_version_and_help_that_names_every_command() -> None:
     [
         ("trimsft.cli.program", {"numpy", "torch", "yaml", "trimsft.options", "trimsft.cli.commands"}),
         ("trimsft.cli.commands", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
-        ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
         ("trimsft.api", {"torch", "trl", "transformers", "matplotlib"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],
@@ -67,7 +55,6 @@ def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
         ("evl", "Error: No such command 'evl'"),
         ("tokens m --data d --batch_tokens x", "Error: Invalid value for '--batch-tokens'"),  # or with a dash
         ("tokens m --data d --batch-tokens 0", "trimsft: --batch-tokens: must be at least 1, got 0"),
-        ("train --data d", "trimsft: --model: is missing; name a model of the hub or a local folder"),
         ("train --model m --data d --bandwidth 0", "trimsft: --bandwidth: must be a finite number > 0"),
     ],
 )
@@ -76,41 +63,3 @@ def test_a_mistyped_word_ends_in_one_line(words: str, line: str, tmp_path, monke
     result = run(*words.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines()[-1].startswith(line) and not list(tmp_path.iterdir())
-
-
-def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -> None:
-    done = TrainResult(run=RunDirectory(tmp_path), steps=3, metrics={"train_loss": 0.5}, was_finished=False)
-
-    def train(settings: object) -> TrainResult:
-        typer.echo("step 1/3  loss 0.7")
-        logging.getLogger("trimsft").info("train data: 9 rows")
-        return done
-
-    monkeypatch.setattr("trimsft.train.run.train", train)
-    words = ["train", "--model", "m", "--data", "d.jsonl"]
-    assert run(*words).stdout == "step 1/3  loss 0.7\n"
-    as_json = run(*words, "--json")
-    assert json.loads(as_json.stdout) == {
-        "run": str(tmp_path), "model": str(tmp_path / "model"), "steps": 3, "metrics": {"train_loss": 0.5},
-    }  # fmt: skip
-    assert as_json.stderr == "step 1/3  loss 0.7\ntrimsft: train data: 9 rows\n"
-    quiet = run(*words, "--quiet")
-    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
-
-
-def test_a_log_gets_a_line_for_each_change_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    sft, dft = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
-    show = cell_lines(lambda cell: cell.objective, lambda cell: "average@8 62.3")
-    for event in (
-        CellState(sft, "running", "training"),
-        CellState(sft, "failed", "no [such] file"),
-        CellState(sft, "done"),
-        CellState(dft, "done", "before"),
-    ):
-        show(event)
-    assert capsys.readouterr().err.splitlines() == [
-        "trimsft: sft: training",
-        "trimsft: sft: failed, no [such] file",
-        "trimsft: sft: done, average@8 62.3",
-        "trimsft: dft: done, before",
-    ]

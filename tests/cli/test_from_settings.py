@@ -33,10 +33,7 @@ class Settings(Sampling):
     force: bool = option(False, help="Replace what is there.", flags=("--force",))
     derived: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.out is not None and not self.greedy:
-            raise UsageError("has no effect without greedy", field="out", value=str(self.out))
+    __post_init__ = check_options
 
 
 def run(*words: str, seen: list[object] | None = None) -> Result:
@@ -70,32 +67,18 @@ def test_the_result_is_printed_as_tables_or_json_and_failures_end_with_1() -> No
     assert run("m", "--json").stdout == '{"n": 1}\n'
     failed = run("m", "--force")
     assert (failed.exit_code, failed.stderr) == (1, "trimsft: one failed\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("--limit 0", "--limit: must be at least 1, got 0"),
-        ("--temperature nan", "--temperature: must be a number, got nan"),
-        ("--engine vlm", "--engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm"),
-        ("--out o --no-greedy", "--out: has no effect without greedy, got 'o'"),
-    ],
-)
-def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -> None:
-    result = run("m", *words.split())
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"trimsft: {line}\n")
+    refused = run("m", "--limit", "0")
+    assert (refused.exit_code, refused.stderr) == (2, "trimsft: --limit: must be at least 1, got 0\n")
 
 
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ({"out": ""}, "out: must be a path, got ''"),
         ({"out": "~nobody-here"}, "out: cannot be a path"),
         ({"extra": ("a", 5)}, r"extra: must be a path, got 5"),
-        ({"limit": "many"}, "limit: must be a whole number, got 'many'"),
         ({"limit": True}, "limit: must be a whole number, got True"),
-        ({"limit": np.int64(0)}, "limit: must be at least 1, got 0"),
-        ({"temperature": float("inf")}, "temperature: must be finite, got inf"),
+        ({"temperature": float("nan")}, "temperature: must be a number, got nan"),
+        ({"engine": "vlm"}, r"engine: unknown name 'vlm'; did you mean 'vllm'\? known: auto, vllm"),
     ],
 )
 def test_python_gets_the_same_checks_by_the_names_of_fields(bad: dict[str, object], says: str) -> None:

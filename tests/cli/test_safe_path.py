@@ -25,19 +25,10 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def require_clean(folder: Path, *command: str, **environment: str) -> None:
     paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, **paths, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-def require_clean(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    environment = {**os.environ, **paths, **environment}
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True)
     ran = folder.with_name("ran")
     assert not ran.exists(), f"modules of the current folder ran: {ran.read_text()}"
     assert done.returncode == 0, done.stderr
@@ -49,7 +40,7 @@ def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) ->
     if executor == "ray":
         pytest.importorskip("ray")
     program = str(ROOT / "tests/study/study_process.py")
-    require_clean(call(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes"), folder)
+    require_clean(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes")
 
 
 def test_python_m_imports_no_package_from_it(folder: Path) -> None:
@@ -58,4 +49,4 @@ def test_python_m_imports_no_package_from_it(folder: Path) -> None:
         (folder / f"{name}.py").unlink()
     (folder / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n' * 4)
     words = ("--model", str(base_model_path()), "--data", "rows.jsonl", "--objective", "own:half", "--dry-run")
-    require_clean(call(folder, "-m", "trimsft", "train", *words, "--output-dir", "out"), folder)
+    require_clean(folder, "-m", "trimsft", "train", *words, "--output-dir", "out")

@@ -111,3 +111,8 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
                 assert completion[example.skipped :][: len(example.completion)] == example.completion
             lengths, left = zip(*((len(one) + one.cut, len(one.trained)) for one in examples), strict=True)
             assert report_lengths(lengths, left, max_length) == measure_lengths(trained, max_length, keep=keep)
+
+
+def test_labels_are_those_of_their_tokens() -> None:
+    with pytest.raises(DataError, match="input_ids and labels of a row differ in length"):
+        measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)

@@ -6,18 +6,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from trimsft.evaluate.metrics import GREEDY, Equivalent, GradeLine, summarize
-from trimsft.evaluate.scores import BenchmarkScore, GradedBy, score_counts
+from trimsft.evaluate.scores import BenchmarkScore, score_counts
 
-STRICT = GradedBy("strict", "3")
+STRICT = "strict 3"
 
 
 def score(
-    benchmark: str,
-    samples: Sequence[GradeLine],
-    equivalent: Equivalent,
-    *,
-    resamples: int = 400,
-    grader: GradedBy = STRICT,
+    benchmark: str, samples: Sequence[GradeLine], equivalent: Equivalent, *, resamples: int = 400, grader: str = STRICT
 ) -> BenchmarkScore:
     """Score samples in whatever order they come, as an evaluation does from a record."""
     by_problem: dict[str, list[GradeLine]] = {}

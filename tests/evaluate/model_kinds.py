@@ -49,7 +49,6 @@ IN_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
         | {"moe_intermediate_size": 32, "first_k_dense_replace": 1},
     ),
     "gpt2, learned positions": ("GPT2", {**GPT, "n_positions": 256}),
-    "llama, yarn": ("Llama", {**GROUPED, **rope("yarn", factor=4.0, original_max_position_embeddings=16)}),
     "llama, dynamic": ("Llama", {**GROUPED, "max_position_embeddings": 28, **rope("dynamic", factor=4.0)}),
     "phi3, longrope, not reached": ("Phi3", {**GROUPED, "original_max_position_embeddings": 28, **long_rope(28)}),
 }
@@ -63,10 +62,6 @@ IN_BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "phi3, longrope": ("Phi3", {**GROUPED, "original_max_position_embeddings": 16, **long_rope(16)}),
     "phimoe, window in its masks": ("Phimoe", {**GROUPED, **EXPERTS, "sliding_window": 6}),
-    "llama4, chunks": (
-        "Llama4",
-        {**WIDE, "intermediate_size_mlp": 64, "attention_chunk_size": 6, "num_local_experts": 2, "moe_layers": []},
-    ),
     "mamba": ("Mamba", {"vocab_size": 262, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": 0}),
     "rwkv": ("Rwkv", {"vocab_size": 262, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": 0}),
     "qwen3-next, linear attention": (
@@ -86,7 +81,7 @@ def make_kind(name: str) -> Any:
     if name == "llama":
         return make_model(num_attention_heads=4, num_key_value_heads=2)
     family, settings = {**IN_SLOTS, **IN_BATCHES}[name]
-    is_text_only = family in ("Gemma3", "Gemma4", "Llama4")
+    is_text_only = family in ("Gemma3", "Gemma4")
     config = getattr(hf, f"{family}TextConfig" if is_text_only else f"{family}Config")(**settings)
     torch.manual_seed(0)
     model: Any = getattr(hf, "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM")(config)

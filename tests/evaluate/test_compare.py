@@ -1,7 +1,6 @@
-"""Paired comparison: p-values against scipy and against each other, flips, Holm, and when a mark is earned."""
+"""Paired comparison: p-values against scipy, flips, Holm, and when a mark is earned."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import RunError
 from trimsft.evaluate.compare import (
     Comparison,
     compare_at_equal_accuracy,
@@ -28,21 +27,6 @@ from .graded import random_counts, same, samples_of, score, score_of
 def one_comparison(a, b, metric="average", *, resamples=50) -> Comparison:
     (comparison,) = compare_runs([a], {"trim": [b]}, [metric], name="sft", resamples=resamples)
     return comparison
-
-
-@pytest.mark.parametrize(
-    ("differences", "expected"),
-    [
-        ([0.5, 0.25, 0.25, 1.0, 0.0], 2 / 16),
-        ([1.0, 1.0, -1.0], 1.0),  # sums +-3 and +-1: all at least 1 from 0
-        ([1.0, -0.5], 1.0),
-        ([1.0] * 10, 2 / 1024),
-        ([0.0, 0.0], 1.0),
-        ([], 1.0),
-    ],
-)
-def test_sign_flip_by_hand(differences, expected):
-    assert sign_flip(differences) == expected
 
 
 @given(st.lists(st.integers(-8, 8), min_size=2, max_size=10))
@@ -65,15 +49,6 @@ def test_drawing_agrees_with_the_exact_test_and_never_says_0():
     exact = stats.binomtest(60, 95).pvalue
     assert sign_flip(equal) == pytest.approx(exact, abs=5 * np.sqrt(exact / 20_000))
     assert sign_flip(np.linspace(1, 2, 40), draws=999) == 1 / 1000
-    with pytest.raises(ValueError, match="must be finite"):
-        sign_flip([1.0, float("nan")])
-
-
-def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([]) == []
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        holm([1.5])
 
 
 def test_a_comparison_by_hand():
@@ -86,12 +61,10 @@ def test_a_comparison_by_hand():
     # changes 6, -6, 1, 2 add up to 3; of the 16 sign patterns, four come closer to 0: 6 and -6 with 2 and -1
     assert found.p_value == found.p_holm == 12 / 16
     assert not found.significant
-    record = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert record["significant"] is False and record["better"][0] == "toy/p000"
 
 
 def test_diversity_and_calibration_at_equal_accuracy():
-    """Of p both have two right of four, of q one has more; the candidate agrees with itself more where it is wrong."""
+    """Of p both have two right of four, of q one has more; the candidate is surer where it is wrong."""
     drawn = {"base": ("1 1 2 3", "1 2 3 4"), "trim": ("1 1 2 2", "1 1 1 1")}
     base, trim = (
         score("toy", [*samples_of("p", p), *samples_of("q", q)], same, resamples=50) for p, q in drawn.values()
@@ -113,14 +86,20 @@ def test_runs_meet_on_common_problems_and_published_figures(tmp_path):
     assert compared.comparisons[0].before == 3 / 16
     (alone,) = compare(CompareSettings(runs=runs[1:], published=("toy=75",))).tables[1:]
     assert [cell.text for cell in alone.rows[0][1:3]] == ["toy", "75.0"] and alone.rows[0][4].text.startswith("-18.8")
-    for published in ("toy", "toy=x", "toy=101", "=3"):
-        with pytest.raises(UsageError, match=r"published: must be NAME=PERCENT, such as math500=74\.2"):
-            CompareSettings(runs=runs, published=(published,))
-    with pytest.raises(UsageError, match="published: is no benchmark of the runs, got 'gsm8k'"):
-        compare(CompareSettings(runs=runs, published=("gsm8k=3",)))
     write_scores(tmp_path / "other/eval/toy", score("toy", samples_of("q", "1 1 1 1"), same, resamples=50))
     with pytest.raises(RunError, match="share no problem of toy; evaluate all of them on the same ones"):
         compare(CompareSettings(runs=(*runs, tmp_path / "other")))
+
+
+def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
+    run = score_of("toy", [4, 4, 4])
+    earned = dataclasses.replace(
+        one_comparison(run, run), difference=Interval(0.1, 0.01, 0.2), p_value=0.02, p_holm=0.02
+    )
+    assert earned.significant
+    assert not dataclasses.replace(earned, p_holm=0.05).significant
+    assert not dataclasses.replace(earned, difference=Interval(0.1, 0.0, 0.2)).significant
+    assert [one.significant for one in correct_for_many([earned] * 3)] == [False] * 3  # 3 x 0.02 > 0.05
 
 
 def test_every_candidate_on_every_benchmark_and_their_mean():
@@ -135,8 +114,6 @@ def test_every_candidate_on_every_benchmark_and_their_mean():
     mean = found[5]
     assert mean.problems == 90
     assert mean.difference.value == pytest.approx((found[3].difference.value + found[4].difference.value) / 2)
-    assert {name[:2] for name in mean.better} == {"a/", "b/"}
-    assert [one.benchmark for one in compare_runs(base[1:], {"x": base[1:]}, resamples=50)] == ["a"]  # no mean of one
 
 
 def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
@@ -146,15 +123,3 @@ def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
     assert found.difference.value == pytest.approx((4 / 64 - 4 / 32) / 2)
     # in units of 1/128: eight changes of 1 that add up to 4, four of 2 that add up to -8
     assert found.p_value == sign_flip([1] * 6 + [-1] * 2 + [-2] * 4) != sign_flip([1] * 6 + [-1] * 6)
-
-
-def test_a_mark_needs_a_small_p_value_and_an_interval_without_0():
-    run = score_of("toy", [4, 4, 4])
-    plain = one_comparison(run, run)
-    apart = Interval(0.1, 0.01, 0.2)
-    earned = dataclasses.replace(plain, difference=apart, p_value=0.02, p_holm=0.02)
-    assert earned.significant
-    assert not dataclasses.replace(earned, p_holm=0.05).significant
-    assert not dataclasses.replace(earned, difference=Interval(0.1, 0.0, 0.2)).significant
-    assert dataclasses.replace(earned, difference=Interval(-0.1, -0.2, -0.01)).significant
-    assert [one.significant for one in correct_for_many([earned] * 3)] == [False] * 3  # 3 x 0.02 > 0.05

@@ -1,6 +1,5 @@
-"""Engines: explicit sampling, seeds that do not depend on the batch, where texts end, and what goes wrong."""
+"""Engines: explicit sampling, seeds that do not depend on the batch, prompts, and where texts end."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +7,13 @@ import pytest
 import torch
 from scipy import stats
 
-from trimsft.errors import UsageError
 from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, Sampling
 from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.engines.vllm_engine import VllmEngine
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.slots import decoder as slots
 
-from .scripted import ScriptedEngine
-from .tiny_model import make_model, make_tokenizer, save_model
+from .tiny_model import CHAT, make_model, make_tokenizer, save_model
 
 CPU = torch.device("cpu")
 PROBLEMS = ["1+1?", "What is 1+1?", "A longer problem than the others: what is 2 and 2?"]
@@ -51,8 +47,7 @@ def fits(drawn: torch.Tensor, shares: torch.Tensor) -> bool:
     return bool(stats.chisquare(observed[kept], wanted[kept] * observed.sum() / wanted.sum()).pvalue > 1e-4)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0])
-@pytest.mark.parametrize("over", ["seeds", "steps"])
+@pytest.mark.parametrize(("temperature", "over"), [(0.5, "seeds"), (1.0, "steps")])
 def test_tokens_are_drawn_with_their_probabilities(temperature: float, over: str) -> None:
     torch.manual_seed(0)
     logits, count = torch.randn(300) * 2, 4000
@@ -126,7 +121,6 @@ def test_every_stop_token_ends_a_text(whose: str) -> None:
 
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "SHARES", ())  # as on a GPU
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []
@@ -153,20 +147,11 @@ def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
     assert first.details != moved.details
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), make_requests())
     assert complete(first, make_requests()) == plain
-    assert isinstance(first, Engine) and isinstance(ScriptedEngine(str), Engine)
-    with pytest.raises(UsageError, match=r"model: cannot load '.*gone' \(no such folder here"):
-        TransformersEngine(tmp_path / "gone")
-
-
-def test_without_vllm_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(EngineError, match=r"vllm cannot be imported .*; pip install 'vllm"):
-        VllmEngine("some/model")
 
 
 def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     pytest.importorskip("vllm", reason="vllm is not installed")
-    engine = VllmEngine(save_model(tmp_path / "model"), dtype="float32", max_length=256, eager=True)
+    engine = VllmEngine(save_model(tmp_path / "model"), dtype="float32", eager=True)
     requests = make_requests()
     whole = complete(engine, requests)
     assert [complete(engine, [request])[0].text for request in requests] == [c.text for c in whole]
@@ -176,3 +161,33 @@ def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     assert [whole[at].text for at in greedy] == [plain[at].text.rstrip("\ufffd") for at in greedy]
     with pytest.raises(EngineError, match="max_tokens: 250 new tokens"):
         next(engine.generate(make_requests(max_tokens=250)))
+
+
+# ---- what is asked, and what ends an answer
+
+
+@pytest.mark.parametrize(
+    ("template", "chat", "stop", "stop_tokens"),
+    [
+        ("auto", CHAT, (), (0, 2)),  # the turn ends with a token that is not eos
+        ("qwen-boxed", None, (), (0, 2)),
+        ("plain", None, ("\n\nProblem:",), (0,)),
+        ("deepseek", None, (), (0,)),
+        ("llama-base-boxed", None, ("<|end_of_text|>",), (0,)),
+        ("chat", "{{ messages[0]['content'] }} and so on", (), (0,)),  # words of a template end nothing
+    ],
+)
+def test_what_ends_an_answer(
+    template: str, chat: str | None, stop: tuple[str, ...], stop_tokens: tuple[int, ...]
+) -> None:
+    prompts = make_prompts(["1+1?"], make_tokenizer(chat=chat), template=template)
+    assert (prompts.stop, prompts.stop_tokens) == (stop, stop_tokens)
+
+
+def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
+    prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
+    assert prompts.template == "chat" and prompts.prompts[0].tokens == ()
+    assert prompts.example == "[system] Be brief.\n[user] 1+1?"
+    plain = make_prompts(["1+1?"], template="plain")
+    assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")
+    assert plain.stop == ("\n\nProblem:",)

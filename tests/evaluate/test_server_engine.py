@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import json
-import signal
 import socket
 import threading
 import time
@@ -122,8 +121,6 @@ def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn])
     assert server.asked[-1][0] == "/v1/chat/completions" and server.asked[-1][1]["messages"] == [*chat]
     with pytest.raises(EngineError, match=r"top_k: has no effect on http"):
         engine.check([Request("1+1?", 5, Sampling(top_k=20))])
-    server.models = ["no", {"list": 3}]  # of no known form
-    assert ServerEngine(server.address, "m").identity["dialect"] == "openai"
 
 
 def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn]) -> None:
@@ -139,38 +136,18 @@ def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn])
     # a model that is sure of every word at temperature 1 is none of these
     server.answer = lambda body: echo(body) if body["temperature"] > 1 else (200, said("It is 2."))
     engine.check([sampled])
-    server.answer = lambda body: (200, said("", finish="length"))  # one that thinks first shows nothing
-    engine.check([sampled])
 
 
-def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., StandIn]) -> None:
-    server, silence = serve(), threading.Event()
-    server.answer = lambda body: (silence.wait(60), echo(body))[1]
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            complete(ServerEngine(server.address, "m"), make_requests(samples=0))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        silence.set()
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int) -> None:
+def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn]) -> None:
     server = serve()
-    server.answer = lambda body: echo(body) if len(server.asked) > 2 else (status, {"error": {"message": "busy"}})
+    server.answer = lambda body: echo(body) if len(server.asked) > 2 else (429, {"error": {"message": "busy"}})
     engine = ServerEngine(server.address, "m", retries=2, pause=0.01)
     (request, *_) = make_requests(samples=0)
     assert complete(engine, [request])[0].finish == "stop" and len(server.asked) == 3
-    server.answer = lambda body: (status, {"error": {"message": "\x1b[2J busy\nnow"}})
+    server.answer = lambda body: (503, {"error": {"message": "\x1b[2J busy\nnow"}})
     failed = complete(engine, [request])[0]
-    assert failed.finish == "error" and failed.error.startswith(f"status {status}: ") and len(server.asked) == 6
+    assert failed.finish == "error" and failed.error.startswith("status 503: ") and len(server.asked) == 6
     assert "busy" in failed.error and failed.error.isprintable()
-    server.shutdown()
-    server.server_close()
-    assert "ConnectError" in (complete(engine, [request])[0].error or "")
 
 
 def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
@@ -207,11 +184,8 @@ def test_an_answer_may_neither_drip_nor_flood(serve: Callable[..., StandIn], mon
     ("answer", "says"),
     [
         (b"not json", "an answer that cannot be read"),
-        (b"[" * 100_000, "an answer that cannot be read (maximum recursion depth exceeded"),
-        ({"choices": [None], "usage": {"completion_tokens": 1}}, "an answer that cannot be read"),
         (said("x") | {"choices": said("x")["choices"] * 2}, "an answer that cannot be read (too many values"),
         (said(["x"]), "an answer that cannot be read"),
-        (said("x", tokens="many"), "an answer that cannot be read (invalid literal for int()"),
         (said("x", finish="content_filter"), "the server ended it with 'content_filter'"),
     ],
 )
@@ -237,16 +211,11 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(EngineError, match=f"nothing answers at {address}"):
         ServerEngine(address, "m")
-    for given in ("localhost:8000", "http://me:hush@host", "htp://host", "http://host:port", "http://host/v1?key=hush"):
+    for given in ("localhost:8000", "http://me:hush@host", "http://host/v1?key=hush"):
         with pytest.raises(EngineError, match=r"server: is no address of a server; such as http") as refused:
             ServerEngine(given, "m")
         assert "hush" not in str(refused.value)
-    server = serve(models=("a", "b"))
-    with pytest.raises(EngineError, match=r"'c' is not served at .*; it serves a, b"):
-        ServerEngine(server.address, "c")
-    server.answer = lambda body: (404, {"error": {"message": "no such model"}})
-    with pytest.raises(EngineError, match=r"status 404: .*no such model.*; does it know the model .a."):
-        complete(ServerEngine(server.address, "a"), make_requests(samples=0))
+    server = serve()
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     server.answer = lambda body: (401, "who is secret?")
     engine = ServerEngine(server.address, "a")

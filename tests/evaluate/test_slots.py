@@ -1,10 +1,10 @@
-"""Decoding in slots: the same texts as `generate`, whatever is refilled, shrunk or cut; and its kernels."""
+"""Decoding in slots: the same texts as `generate`, whatever the build, whatever is refilled or cut; its kernels."""
 
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import GenerationConfig
 
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.evaluate.engines.drawing import Drawer
@@ -12,7 +12,7 @@ from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.slots import attention
 from trimsft.evaluate.slots import decoder as slots
 
-from .model_kinds import IN_SLOTS, make_kind
+from .model_kinds import IN_BATCHES, IN_SLOTS, make_kind
 from .tiny_model import make_model, make_tokenizer
 
 KINDS = ("llama", "mistral, window")
@@ -35,10 +35,8 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
-@pytest.mark.parametrize("shares", [("cpu",), ()])
 @pytest.mark.parametrize("name", KINDS)
-def test_the_texts_are_those_of_generate(name: str, shares: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "SHARES", shares)
+def test_the_texts_are_those_of_generate(name: str) -> None:
     model, requests = make_kind(name), make_requests()
     plain = complete(model, requests, decoding="batches")
     assert len({c.text for c in plain}) > len(requests) // 2
@@ -73,81 +71,24 @@ def test_logits_that_are_not_finite_are_no_answers() -> None:
         list(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
 
 
-class Operations(TorchDispatchMode):
-    """Notes the names of all of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(func.overloadpacket.__name__)
-        return func(*args, **kwargs or {})
-
-
-@pytest.mark.parametrize("name", ["llama", *IN_SLOTS])
-def test_a_step_asks_the_host_for_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CUDA graph must not: a build that does is decoded without one, ten times more slowly."""
-    step, watched = slots.SlotDecoder._step, Operations()
-
-    def watching(self: slots.SlotDecoder) -> None:
-        with watched:
-            step(self)
-
-    monkeypatch.setattr(slots, "SHARES", ())
-    monkeypatch.setattr(slots.SlotDecoder, "_step", watching)
-    complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3, stop_tokens=tuple(range(20, 260))))
-    asks = {"isin", "nonzero", "_unique", "_unique2", "_local_scalar_dense", "masked_select"}
-    assert watched.names and not watched.names & asks
-
-
 def test_a_model_gets_its_own_attention_back() -> None:
     model = make_model()
     before = model.config._attn_implementation
-    for close in (False, True):
-        first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
-        next(first)
-        assert model.config._attn_implementation == attention.NAME
-        with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
-            next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
-        assert first.close() is None if close else len(list(first)) == len(make_requests()) - 1
-        assert model.config._attn_implementation == before
+    first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
+    next(first)
+    with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
+        next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
+    first.close()
+    assert model.config._attn_implementation == before
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    advance, calls = slots.SlotDecoder._advance, []
-
-    def failing(self: slots.SlotDecoder) -> None:
-        calls.append(1)
-        if len(calls) in (14, 15):
-            raise torch.OutOfMemoryError if len(calls) == 14 else RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
-        if len(calls) == 30:
-            raise torch.OutOfMemoryError
-        if len(calls) == 31:
-            raise RuntimeError("something else")
-        advance(self)
-
-    plain = complete(make_model(), make_requests(), decoding="batches")
-    monkeypatch.setattr(slots.SlotDecoder, "_advance", failing)
-    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8)
-    with pytest.warns(UserWarning, match="something else"):
-        found = list(engine.generate(make_requests()))
-    assert sorted(found, key=lambda c: c.index) == plain
-
-
-@pytest.mark.parametrize(
-    ("tokens", "new", "says"),
-    [
-        ((1, 262), 2, "prompt 0 has no tokens, or one beyond the 262 that the model knows"),
-        ((), 2, "prompt 0 has no tokens"),
-        ((1, 2), 255, "max_tokens: 255 new tokens after a prompt of 2 exceed .* 256 .*; use at most 254"),
-    ],
-)
-def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> None:
+def test_what_cannot_be_asked() -> None:
     engine = TransformersEngine(make_model(), make_tokenizer())
-    with pytest.raises(EngineError, match=says):
-        next(engine.generate([Request("", 1, Sampling(max_tokens=new), tokens)]))
+    with pytest.raises(EngineError, match="prompt 0 has no tokens, or one beyond the 262 that the model knows"):
+        next(engine.generate([Request("", 1, Sampling(max_tokens=2), (1, 262))]))
+    with pytest.raises(EngineError, match=r"max_tokens: 255 new tokens after a prompt of 2 .*; use at most 254"):
+        next(engine.generate([Request("", 1, Sampling(max_tokens=255), (1, 2))]))
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
@@ -208,6 +149,50 @@ def test_triton_draws_what_torch_draws() -> None:
     assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(chosen, logits.argmax(dim=1))
     tied = torch.zeros(1, size)
     assert kernels.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
+
+
+# builds -------------------------------------------------------------------------------------------------------------
+
+
+NEW = 10
+LENGTHS = (3, 14, 9, 9)  # longer than every window, and across the borders of positions
+
+
+def greedy_requests() -> list[Request]:
+    generator = torch.Generator().manual_seed(1)
+    texts = [tuple(torch.randint(3, 262, (length,), generator=generator).tolist()) for length in LENGTHS]
+    return [Request("", 0, Sampling(max_tokens=NEW, temperature=0.0), text) for text in texts]
+
+
+def generate_alone(name: str) -> list[str]:
+    """Greedy texts of the model's own `generate`, one prompt at a time."""
+    texts: list[str] = []
+    model = make_kind(name)
+    for request in greedy_requests():
+        if "soft cap" in name:
+            model.set_attn_implementation("eager")  # sdpa leaves it out
+        model.generation_config = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=0, pad_token_id=0)
+        ids = torch.tensor([request.tokens])
+        with torch.inference_mode():
+            new = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids))[0, ids.shape[1] :]
+        texts.append(make_tokenizer().decode(new, skip_special_tokens=True))
+    return texts
+
+
+@pytest.mark.parametrize("name", IN_SLOTS)
+def test_slots_say_what_each_prompt_gets_alone(name: str) -> None:
+    found = [completion.text for completion in complete(make_kind(name), greedy_requests(), batch_size=3)]
+    assert found == generate_alone(name)
+    assert len({*found}) == len(found) and len(set("".join(found))) > NEW // 2  # no model that says one thing
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_other_builds_are_found_out(name: str) -> None:
+    engine = TransformersEngine(make_kind(name), make_tokenizer(), batch_size=3)
+    with pytest.warns(UserWarning, match="this model goes through its own generate"):
+        found = sorted(engine.generate(greedy_requests()), key=lambda completion: completion.index)
+    assert [completion.text for completion in found] == generate_alone(name)
+    assert engine.decoding == "batches"
 
 
 # on a GPU -----------------------------------------------------------------------------------------------------------

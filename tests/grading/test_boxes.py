@@ -10,12 +10,12 @@ MEGABYTE = 1_000_000
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        (r"so \boxed{5}.", "5"), (r"\fbox{5}", "5"), (r"\boxed {5}", "5"), (r"\boxed 7$ is it", "7"),
+        (r"so \boxed{5}.", "5"), (r"\fbox{5}", "5"), (r"\boxed 7$ is it", "7"),
         (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"), (r"\boxed{\{1,2\}}", r"\{1,2\}"),
         (r"\boxed{1} and later \boxed{2}", "2"), (r"\boxed{2}, that is \boxed{3", "2"),
         (r"\boxed{2} goes into \boxed{}", "2"), (r"\boxed{x=\boxed{5}}", r"x=\boxed{5}"), (r"}} \boxed{5} {{", "5"),
         (r"\boxed{a\\b}", r"a\\b"), (r"\boxedtwo{5}", None), (r"\boxed{}", None), (r"\boxed{ $ $ }", None),
-        ("the answer is 5", None), ("", None),
+        (r"so \\boxed{5}", "5"), ("the answer is 5", None), ("", None),
     ],
 )  # fmt: skip
 def test_last_balanced_box(response: str, answer: str | None) -> None:
@@ -27,7 +27,7 @@ def test_last_balanced_box(response: str, answer: str | None) -> None:
     [
         (r"$\boxed{2}, \boxed{3}$ and $\boxed{5}$", "2, 3, 5"), (r"x = \boxed{2} or x = \boxed{3}", "2, 3"),
         (r"First \boxed{2}. Then \boxed{3}", "3"), (r"\boxed{2} gives \boxed{3}", "3"),
-        (r"\boxed{2}" + "\n\n" + r"\boxed{3}", "3"), (r"\boxed{2}, " + "x" * 100 + r", \boxed{3}", "3"), ("none", None),
+        (r"\boxed{2}" + "\n\n" + r"\boxed{3}", "3"), (r"\boxed{2}, " + "x" * 100 + r", \boxed{3}", "3"),
     ],
 )  # fmt: skip
 def test_boxes_that_follow_each_other_are_one_answer(response: str, answer: str | None) -> None:
@@ -42,7 +42,6 @@ HOSTILE = [
 
 @pytest.mark.parametrize("part", HOSTILE)
 def test_a_megabyte_of_marks_is_read_at_once(part: str) -> None:
-    """A search that is not linear would take hours."""
     extract_answer(part * (MEGABYTE // len(part)), several=True)
     extract_answer(part + "x" * MEGABYTE + "}" * MEGABYTE, several=True)
 

@@ -3,11 +3,9 @@ r"""Labelled pairs of gold and answer: `cases.tsv`, one a line, labelled from ma
     half     kind                    verdict  gold  answer
     unseen   spaces between numbers  wrong    6     2 3
 
-The first two halves were divided at random before the code was written: failures of `seen` were looked
-at, those of `unseen` never were. Pairs of `both` hold whichever is the gold. Those `given up` are right
-and refused, for a smaller grader: times of day, sums with bounds, determinants, products of roots, rounded
-coefficients, decimal logarithms without a base, "square units" for cm^2, (a,b) as a<x<b. `rule` marks
-matters of rule, such as 90 degrees and \frac{\pi}{2}, which are not counted.
+Failures of `seen` were looked at while coding, those of `unseen` never were. Pairs of `both`
+hold whichever is the gold. Those `given up` are right and refused, for a smaller grader.
+`rule` marks matters of rule, such as 90 degrees and \frac{\pi}{2}, which are not counted.
 """
 
 from pathlib import Path

@@ -13,7 +13,6 @@ from trimsft.grading import Grader
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 NAMES = ("math500", "olympiadbench", "minerva", "amc", "amc23", "aime24", "gsm8k")
 EQUAL_NEIGHBOURS = {("5", "x=5")}
-"""Neighbours that are spelled differently and are the same value."""
 ALL = pytest.param(10**6, marks=pytest.mark.soak)
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs ../shared/data/benchmarks")
@@ -25,7 +24,7 @@ def _box(answer: str) -> str:
 
 def _problems(most: int) -> list[Problem]:
     """Return all problems, or so many of them by a seed."""
-    problems = [problem for name in NAMES for problem in load_benchmark(name, FOLDER)]
+    problems = [problem for name in NAMES for problem in load_benchmark(FOLDER / f"{name}.jsonl")]
     return random.Random(3).sample(problems, most) if most < len(problems) else problems
 
 
@@ -87,7 +86,7 @@ FAR = r"""
 
 @pytest.mark.parametrize("most", [20, ALL])
 def test_zeros_poles_and_far_numbers_equal_no_gold(most: int, grader: Grader) -> None:
-    """Zeros equal 0 whatever rounding does, poles nothing, huge or tiny numbers no gold."""
+    """Zeros equal 0 whatever rounding does, poles nothing."""
     golds = {problem.answer for problem in _problems(most)} | {"0"}
     zeros = {gold for gold in golds if grader.grade(_box("0"), gold).correct}
     for probe in [*ZEROS.split(), *POLES.split(), *FAR.split()]:

@@ -1,4 +1,4 @@
-r"""Whatever a model writes: no hang, no crash, nothing executed; bounded by counting, without a clock or a process."""
+r"""Whatever a model writes: no hang, no crash, nothing executed; bounded by counting."""
 
 import random
 import subprocess
@@ -18,7 +18,7 @@ from trimsft.grading.qwen import extract_answer as extract_leniently
 from trimsft.grading.shapes import shape_of
 from trimsft.grading.single_values import tree_of
 
-SECONDS = 5  # of processor time, on a slow machine; none takes a tenth of one here, and unbounded ones never end
+SECONDS = 5  # of processor time; none takes a tenth of one, and unbounded ones never end
 GOLDS = [
     "5", "x", "(1,2)", r"\{1,2\}", "y=2x+1", r"\begin{pmatrix}1&2\end{pmatrix}", "x<3", r"\text{even}", "1,000",
     r"\lfloor x\rfloor+1", "0.3333333x",
@@ -32,23 +32,18 @@ HOSTILE = {
     "bars": "|" * 1000, "fractions": r"\frac{1}{" * 300 + "2" + "}" * 300, "roots": r"\sqrt{" * 35 + "2" + "}" * 35,
     "products": "x " * 900, "control": "\x00\x01\x1b[31m1\ud800", "direction": "\u202e1\u202c",
     "accents": "1" + "\u0301" * 1500, "expanding": "\ufdfa" * 1900, "zero": r"\frac{1}{0}", "logarithm": r"\log_{0}(0)",
-    "environments": r"\begin{pmatrix}" * 100, "percents": r"\%" * 900, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
+    "environments": r"\begin{pmatrix}" * 100, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
     "subscript": "x_{" + "1" * 1500 + "}", "binomial": r"\binom{10^9}{5\cdot 10^8}",
-    "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
-    "integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy", "integrals": r"\int " * 9 + "x",
     "lists": ",".join(rf"\sqrt[7]{{{n}}}" for n in range(60)),
     "far lists": ",".join(f"e^{{{n}}}" for n in range(640, 580, -1)), "far sums": "+".join(["e^{1900}"] * 200),
     "many factorials": "*".join(["2000!"] * 300), "factorials of symbols": "*".join(f"(n+{n})!" for n in range(200)),
-    "empty sums": r"\sum_{k=1}^{1000}\sum_{j=1}^{1000}\sum_{l=1}^{0}1", "sines": "+".join([r"\sin x"] * 200),
+    "sines": "+".join([r"\sin x"] * 200),
     "sine of much": r"\sin(10^{4000})", "decimals": "+".join(["0.333333x"] * 200), "names": r"\alpha" * 10 + "!=5",
     "domains": r"\text{ for all" + " real" * 350 + "} y",
     "powers of a name": "A^1" * 600 + r"=\begin{pmatrix}1&2\end{pmatrix}",
     "rows": r"\begin{cases}" + r"1&x>0\\ " * 200 + r"\end{cases}", "over": r"1\over " * 280 + "2",
     "intervals": r"[1,2]\cup" * 190 + "[1,2]",
 }  # fmt: skip
-
-
-FAR = [HOSTILE[name] for name in ("lists", "far lists", "far sums", "factorials of symbols", "intervals", "domains")]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -62,6 +57,13 @@ def test_hostile_answers_are_refused_soon(name: str, grader: Grader) -> None:
         compare(clean("1+" + answer), cleaned, Rules())
         compare(",".join(reversed(cleaned.split(","))), cleaned, Rules())
     assert time.process_time() - started < SECONDS
+
+
+def test_too_many_operations_are_refused() -> None:
+    pairs = [(rf"\sin(\sin(e^x+{n}))", rf"\sin(\sin({n}+e^x))") for n in range(60)]
+    golds, answers = zip(*pairs, strict=True)
+    assert compare(golds[0], answers[0], Rules()) is True
+    assert compare(",".join(golds), ",".join(reversed(answers)), Rules()) is False
 
 
 def test_nothing_is_executed(grader: Grader, tmp_path: Path) -> None:
@@ -103,7 +105,8 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_verdict_does_not_depend_on_earlier_ones() -> None:
-    answers = [clean(answer) for answer in [*FAR, r"\sqrt{4}", "2.0", r"\sin\pi", "50%", "x>2, x<5"]]
+    far = [HOSTILE[name] for name in ("lists", "far lists", "far sums", "factorials of symbols")]
+    answers = [clean(answer) for answer in [*far, r"\sqrt{4}", "2.0", r"\sin\pi", "50%", "x>2, x<5"]]
     golds = [clean(gold) for gold in [*GOLDS, "2", "0", r"\frac12", "(2,5)", HOSTILE["far lists"]]]
     pairs = [(gold, answer) for gold in golds for answer in answers]
     verdicts = {pair: compare(*pair, Rules()) for pair in pairs}
@@ -132,7 +135,6 @@ for kind in ("strict", "qwen"):
     grader = Grader(kind=kind)
     items = [(rf"\boxed{{{answer}}}", gold, Rules(), False) for answer, gold, _ in PAIRS]
     statuses = [grade.status for grade in grader.grade_many(items)]
-    grader.equivalent(r"\lim_{x\to 0} x", "0")
     assert kind == "qwen" or statuses == [status for *_, status in PAIRS], statuses
 assert not [name for name in sys.modules if name.split(".")[0] in ("latex2sympy2_extended", "antlr4", "torch")]
 """

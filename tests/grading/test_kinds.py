@@ -6,22 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trimsft.errors import TrimSFTError, UsageError
 from trimsft.grading import Grader, Grading, Rules, load_scorer
 from trimsft.grading import grader as module
-from trimsft.grading.answers import stated_choice, stated_text
+from trimsft.grading.answers import stated_choice
 
 GSM8K = r"#### (-?[0-9.,]+)"
 HOPELESS = r"(a|aa)+$"  # takes longer than anybody waits on the text below
 TEXT = "a" * 60 + "b"
-
-
-@pytest.fixture(scope="module")
-def plain() -> Grader:
-    return Grader()
 
 
 def graded(grader: Grader, response: str, gold: str, grading: Grading, **more: Any) -> tuple[str, str | None]:
@@ -35,24 +28,21 @@ def graded(grader: Grader, response: str, gold: str, grading: Grading, **more: A
     ("response", "gold", "status"),
     [
         ("Paris", "Paris", "correct"),
-        (" New\n York ", "New York", "correct"),
         (r"It lies in \boxed{\text{Paris}}.", "Paris", "correct"),
         ("paris", "Paris", "wrong"),
         ("It is Paris.", "Paris", "wrong"),  # nobody guesses which part is meant
-        ("0.5", "1/2", "wrong"),  # no mathematics
         ("  ", "Paris", "no_answer"),
     ],
 )
-def test_exact_texts(plain: Grader, response: str, gold: str, status: str) -> None:
-    assert graded(plain, response, gold, Grading("exact"))[0] == status
+def test_exact_texts(grader: Grader, response: str, gold: str, status: str) -> None:
+    assert graded(grader, response, gold, Grading("exact"))[0] == status
 
 
-def test_exact_may_ignore_case_and_needs_a_whole_response(plain: Grader) -> None:
-    assert graded(plain, "PARIS", "Paris", Grading("exact", ignore_case=True)) == ("correct", "PARIS")
-    assert graded(plain, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
-    assert graded(plain, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
+def test_an_exact_text_needs_a_whole_response(grader: Grader) -> None:
+    assert graded(grader, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
+    assert graded(grader, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
     rules = Rules(grading=Grading("exact"))
-    assert plain.equivalent("New  York", "New York", rules) and not plain.equivalent("1/2", "0.5", rules)
+    assert grader.equivalent("New  York", "New York", rules) and not grader.equivalent("1/2", "0.5", rules)
 
 
 @pytest.mark.parametrize(
@@ -60,48 +50,33 @@ def test_exact_may_ignore_case_and_needs_a_whole_response(plain: Grader) -> None
     [
         (r"so \boxed{B}", "B"),
         (r"so $\boxed{\textbf{(B)}\ 4}$", "B"),
-        (r"so \boxed{b}", "B"),
         (r"so \boxed{4}", "B"),  # the text of a choice
-        (r"so \boxed{\text{Four apples}}", "C"),
         (r"The answer is C. No: \boxed{B}", "B"),
         (r"so \boxed{17}", "17"),  # an answer, but none of the choices
         ("The answer is (B).", "B"),
-        ("The correct answer is: **B**", "B"),
-        ("The answer is option B because 2+2=4", "B"),
-        ("The answer is A because it is.", "A"),
         ("First I thought the answer is C, but the answer is B.", "B"),
-        ("Let me see.\n**(B)**", "B"),
-        ("B. Four", "B"),
         ("The answer is A train.", None),
         ("The answer is B or C.", None),
         ("The answer is not B.", None),
         ("Is it\nA. 3\nB. 4", None),  # the choices, copied
-        ("I", "I"),
     ],
 )
 def test_the_letter_of_a_choice(response: str, letter: str | None) -> None:
     assert stated_choice(response, ("3", "4", "four apples")) == letter
 
 
-def test_a_choice_is_graded_by_its_letter(plain: Grader) -> None:
+def test_a_choice_is_graded_by_its_letter(grader: Grader) -> None:
     choice = Grading("choice")
-    assert graded(plain, "The answer is B.", "B", choice) == ("correct", "B")
-    assert graded(plain, "The answer is C.", "B", choice) == ("wrong", "C")
-    assert graded(plain, r"\boxed{17}", "B", choice, choices=("3", "4")) == ("unparsable", "17")
-    assert graded(plain, "Hm, the", "B", choice, truncated=True) == ("truncated", None)
-    assert graded(plain, r"\boxed{4}", "B", choice, choices=("3", "4")) == ("correct", "B")
+    assert graded(grader, "The answer is B.", "B", choice) == ("correct", "B")
+    assert graded(grader, "The answer is C.", "B", choice) == ("wrong", "C")
+    assert graded(grader, r"\boxed{17}", "B", choice, choices=("3", "4")) == ("unparsable", "17")
+    assert graded(grader, "Hm, the", "B", choice, truncated=True) == ("truncated", None)
+    assert graded(grader, r"\boxed{4}", "B", choice, choices=("3", "4")) == ("correct", "B")
 
 
-@given(st.text("ABb1 (){}\\$.:^_&,~½textfracboxed", max_size=60) | st.text(max_size=60))
-def test_whatever_a_model_boxes_is_read_without_an_error(text: str) -> None:
-    for response in (text, rf"\boxed{{{text}}}", rf"\boxed{{\text{{{text}}}}}"):
-        for answer in (stated_choice(response, ("3", text)), stated_text(response)):
-            assert answer is None or answer.strip()
-
-
-@pytest.mark.parametrize("text", ["answer is " * 50_000, "(" * 500_000, "A" * 500_000, "A.\n" * 200_000, "*" * 500_000])
+@pytest.mark.parametrize("text", ["answer is ", "(", "A", "A.\n", "*"])
 def test_hostile_texts_choose_nothing_and_cost_no_time(text: str) -> None:
-    assert stated_choice(text) in (None, "A")
+    assert stated_choice(text * (500_000 // len(text))) in (None, "A")
 
 
 @pytest.mark.parametrize(
@@ -109,22 +84,19 @@ def test_hostile_texts_choose_nothing_and_cost_no_time(text: str) -> None:
     [
         ("5 + 13 = 18\n#### 18", "18", "correct", "18"),
         ("#### 17\nno:\n#### 1,000.", "1000", "correct", "1,000."),  # the last one counts
-        ("#### 17", "18", "wrong", "17"),
         (r"\boxed{18}", "18", "no_answer", None),
     ],
 )
-def test_a_pattern(plain: Grader, response: str, gold: str, status: str, answer: str | None) -> None:
-    assert graded(plain, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
+def test_a_pattern(grader: Grader, response: str, gold: str, status: str, answer: str | None) -> None:
+    assert graded(grader, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
 
 
-def test_what_a_pattern_finds_is_compared_as_declared(plain: Grader) -> None:
-    by_math, by_text = (Grading("regex", pattern="=(.*)", compare=how) for how in ("math", "exact"))
-    assert graded(plain, "x=1/2", "0.5", by_math)[0] == "correct"
-    assert graded(plain, "x=1/2", "0.5", by_text)[0] == "wrong"
-    assert plain.equivalent("1/2", "0.5", Rules(grading=by_math))
-    assert not plain.equivalent("1/2", "0.5", Rules(grading=by_text))
+def test_what_a_pattern_finds_is_compared_as_mathematics(grader: Grader) -> None:
+    by_math = Grading("regex", pattern="=(.*)")
+    assert graded(grader, "x=1/2", "0.5", by_math)[0] == "correct"
+    assert grader.equivalent("1/2", "0.5", Rules(grading=by_math))
     many = [("x=2", "2", Rules(grading=by_math), False), ("", "2", Rules(grading=by_math), True)]
-    assert [grade.status for grade in plain.grade_many(many)] == ["correct", "truncated"]
+    assert [grade.status for grade in grader.grade_many(many)] == ["correct", "truncated"]
 
 
 def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +114,7 @@ def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.Monk
     [
         ({"kind": "maths"}, r"^grading: unknown name 'maths'; did you mean 'math'\?"),
         ({"kind": "regex"}, r"^pattern: is missing for grading 'regex'; such as '#### \(-\?\[0-9.,\]\+\)'$"),
-        ({"kind": "exact", "pattern": "(a)"}, r"^pattern: has no effect on grading 'exact'"),
         ({"kind": "regex", "pattern": "a"}, r"^pattern: must have one group \(...\), which"),
-        ({"kind": "regex", "pattern": "(a"}, "^pattern: is no regular expression .*, got '.a'$"),
-        ({"kind": "exact", "compare": "exact"}, "^compare: has no effect on grading 'exact'"),
     ],
 )
 def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -163,7 +132,6 @@ def yes(response, gold): return gold in response
 def broken(response, gold): return 1 / 0
 def vague(response, gold): return 0.5
 def blank(response, gold): return True, None
-def alone(response): return True
 """
 
 
@@ -184,29 +152,13 @@ def test_a_function_of_the_current_folder_grades(scorers: Path) -> None:
     assert grader.grade("it is 5", ("4", "5")).correct and not grader.grade("it is 5", ("4", "6")).correct
     assert graded(grader, "", "5", Grading(), truncated=True) == ("truncated", None)
     assert grader.equivalent("a  b", "a b") and not grader.equivalent("5", "5.0")
-    assert graded(grader, "it is 5", "5", Grading("exact"), unit="m")[0] == "correct"
-    assert graded(Grader(scorer=load_scorer("scorers_here:yes")), " is 5. ", "5", Grading()) == ("correct", "is 5.")
-
-
-def test_another_code_is_another_version(scorers: Path) -> None:
-    before = load_scorer("scorers_here:yes").version
+    yes = Grader(scorer=load_scorer("scorers_here:yes"))
+    assert graded(yes, " is 5. ", "5", Grading()) == ("correct", "is 5.")
     scorers.write_text(SCORER + "\n# changed\n")
-    assert load_scorer("scorers_here:yes").version != before
+    assert load_scorer("scorers_here:last_word").version != scorer.version
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("broken", r"^scorers_here:broken failed on the response 'x' to the gold '5' \(Z"),
-        ("vague", "^scorers_here:vague must return True or False, or a pair of that and the answer .*, got 0.5$"),
-        ("blank", r"^scorers_here:blank must return .* \(a text, or None where that is False\), got \(True, None\)$"),
-    ],
-)
-def test_a_scorer_that_fails_is_named(scorers: Path, name: str, message: str) -> None:
-    with pytest.raises(TrimSFTError, match=message):
-        Grader(scorer=load_scorer(f"scorers_here:{name}")).grade("x", "5")
-
-
-def test_what_is_no_scorer_is_refused(scorers: Path) -> None:
-    with pytest.raises(UsageError, match=r"^grader: .scorers_here:alone. grades no responses; "):
-        load_scorer("scorers_here:alone")
+def test_a_scorer_answers_true_or_false(scorers: Path) -> None:
+    for name, says in (("broken", "failed"), ("vague", "must return"), ("blank", "must return")):
+        with pytest.raises(TrimSFTError, match=f"^scorers_here:{name} {says}"):
+            Grader(scorer=load_scorer(f"scorers_here:{name}")).grade("x", "5")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimsft.grading import Grader, Grading, Rules
+from trimsft.grading import Grader, Rules
 from trimsft.grading.qwen import extract_answer
 
 
@@ -13,7 +13,7 @@ def lenient() -> Grader:
 
 LENIENT = [("0.5", "50"), ("10000", "10001"), ("[2,5)", "(2,5)"), ("5", "500"), ("C", "it is C, not D... C")]
 RIGHT = [
-    (r"\frac{1}{12}", "0.0833333333"), (r"\frac{x}{7}+\frac{2}{7}", r"\frac{x+2}{7}"), ("-34u-45v=0", "34u+45v=0"),
+    (r"\frac{1}{12}", "0.0833333333"), (r"\frac{x}{7}+\frac{2}{7}", r"\frac{x+2}{7}"),
     ("5", "x=5"), ("12", r"12\text{ m}"), ("12", "12 gallons"), ("4", "four"),
 ]  # fmt: skip
 TOO_MUCH = [
@@ -21,7 +21,6 @@ TOO_MUCH = [
     ("1,2", "12"),  # commas within numbers go
     ("x>5", r"x\ge5"), ("5", "ab=5"),
 ]  # fmt: skip
-"""What the harness accepts although it is wrong."""
 WRONG = [("5", "6"), ("(1,2)", "(2,1)"), ("x+1", "x-1"), (r"\frac{1}{3}", "0.3"), ("A", "B")]
 TOO_LITTLE = [
     ("1,-2", "-2,1"),  # lists keep their order
@@ -29,7 +28,6 @@ TOO_LITTLE = [
     ("5x-7y+1=0", "10x-14y+2=0"),  # a multiple of an equation is another one
     ("230", "80+150=230"), ("(1,1),(3,2)", "(1,1),(3,3)"),
 ]  # fmt: skip
-"""What it refuses, some of it right."""
 
 
 @pytest.mark.parametrize(("gold", "answer"), [*LENIENT, *RIGHT, *TOO_MUCH])
@@ -50,9 +48,6 @@ def test_refuses(gold: str, answer: str, lenient: Grader) -> None:
         (r"\boxed{3}, so the final answer is $\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
         (r"\boxed{7}. The answer is 8", "7"),
         (r"it is \boxed{\frac{1}{2", r"\frac{1}{2"),
-        (r"$\boxed 9$ it is", "9"),
-        ("The final answer is: 11.", "11"),
-        ("So the answer is 5.", "5"),
         ("we get 3 and then 1,234", "1234"),
         ("nothing but words", None),
     ],
@@ -61,15 +56,6 @@ def test_where_the_harness_finds_an_answer(response: str, answer: str | None) ->
     assert extract_answer(response) == answer
 
 
-def test_other_gradings_are_those_of_the_strict_grader(lenient: Grader) -> None:
-    for response, gold, grading in (
-        ("The answer is B.", "B", Grading("choice")),
-        ("#### 10001", "10000", Grading("regex", pattern="#### ([0-9]+)")),
-    ):
-        assert lenient.grade(response, gold, Rules(grading=grading)).correct
-
-
-def test_rules_that_are_not_used_are_noted() -> None:
-    for own, correct, ignored in ((Grader(kind="qwen"), False, {"absolute", "unit"}), (Grader(), True, set())):
+def test_the_rules_of_a_row_are_of_no_use() -> None:
+    for own, correct in ((Grader(kind="qwen"), False), (Grader(), True)):
         assert own.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct is correct
-        assert own.ignored_rules == ignored

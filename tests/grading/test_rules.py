@@ -1,18 +1,15 @@
 """Statuses, and what a benchmark may declare."""
 
-from typing import Any
-
 import pytest
 
 from trimsft.evaluate.benchmarks import as_problem
-from trimsft.grading import Grade, Grader, Rules, grade
+from trimsft.grading import Grade, Grader, Rules
 
 
 def test_statuses(grader: Grader) -> None:
     assert grader.grade(r"\boxed{2}", "2") == Grade(True, "correct", "2")
     assert grader.grade(r"\boxed{3}", "2") == Grade(False, "wrong", "3")
     assert grader.grade("the answer is 2", "2") == Grade(False, "no_answer", None)
-    assert grader.grade("the answer is", "2", truncated=True) == Grade(False, "truncated", None)
     assert grader.grade(r"\boxed{2} and then", "2", truncated=True) == Grade(True, "correct", "2")
     assert grader.grade(r"\boxed{(((}", "2").status == "unparsable"
 
@@ -47,23 +44,18 @@ def test_absolute_tolerance_and_unit_of_olympiadbench(grader: Grader) -> None:
         assert not grader.grade(rf"\boxed{{{answer}}}", "4.2", rules).correct, answer
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [
-        *((Rules, field, value) for field in ("tolerance", "absolute") for value in (-0.1, 1.0, float("nan"))),
-        (Grader, "kind", "lenient"),
-    ],
-)
-def test_bad_settings_are_named(kind: type, field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=field):
-        kind(**{field: value})
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_bad_tolerances_are_refused(value: float) -> None:
+    for field in ("tolerance", "absolute"):
+        with pytest.raises(ValueError, match=field):
+            Rules(**{field: value})
 
 
 @pytest.mark.parametrize(
     ("response", "golds", "status"),
     [
         (r"\boxed{0.5}", ("2", r"\frac12"), "correct"), (r"\boxed{2}", ["2", "3"], "correct"),
-        (r"\boxed{4}", ("2", "3"), "wrong"), (r"\boxed{(((}", ("2", "3"), "unparsable"), ("4", ("2", "3"), "no_answer"),
+        (r"\boxed{4}", ("2", "3"), "wrong"), ("4", ("2", "3"), "no_answer"),
         (r"\boxed{2} and \boxed{3}", ("5", "3, 2"), "correct"), (r"\boxed{2, 3}", ("2", "3"), "wrong"),
     ],
 )  # fmt: skip
@@ -71,16 +63,8 @@ def test_several_golds(response: str, golds: tuple[str, ...], status: str, grade
     assert grader.grade(response, golds).status == status
 
 
-@pytest.mark.parametrize("gold", [5, (), ("5", 5)])
-def test_golds_are_texts(gold: Any) -> None:
-    with pytest.raises(TypeError, match=r"gold=.*: expected texts"):
-        grade(r"\boxed{5}", gold)
-
-
 @pytest.mark.parametrize("agreeing", [("a", "b"), ("b", "a")])
 def test_votes_need_both_ways(agreeing: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     one_way = Grader()
-    monkeypatch.setattr(
-        one_way, "_status", lambda gold, answer, rules: "correct" if (gold, answer) == agreeing else "wrong"
-    )
+    monkeypatch.setattr(one_way, "_status", lambda *pair: "correct" if pair[:2] == agreeing else "wrong")
     assert not one_way.equivalent("a", "b")

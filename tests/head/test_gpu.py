@@ -14,7 +14,7 @@ from trimsft.head import IGNORED
 from trimsft.objectives import DEFT, RankTuner
 
 from . import oracle
-from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exact, make_head
+from .oracle import FUSED, Answer, Head, assert_close, call, distance, exact, make_head
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
@@ -95,14 +95,6 @@ def test_labels_on_the_gpu(dtype) -> None:
     strided[4321] = 100
     with pytest.raises(ValueError, match=r"labels: 1 of \d+ .* first 100 at position 4321"):
         linear_cross_entropy(on_gpu.hidden, on_gpu.weight, strided, SFT())
-
-
-def test_auto_is_triton_and_falls_back_for_float64() -> None:
-    head = make_head(20)
-    auto, triton = fused(head, TrimSFT(), "auto"), fused(head, TrimSFT(), "triton")
-    assert torch.equal(auto.weight, triton.weight)
-    double = head.to(torch.float64)
-    assert_close(fused(double, SFT(), "auto", skip_below=0), replace(exact(double, SFT()), rounding=16 * EPS))
 
 
 @pytest.mark.parametrize(("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)])

@@ -10,7 +10,7 @@ import torch
 
 from trimsft import SFT, TrimSFT, linear_cross_entropy
 from trimsft.errors import WrongArgument
-from trimsft.head import IGNORED, BackendUnavailable
+from trimsft.head import IGNORED
 
 from .oracle import BACKENDS, call, device_of, make_head
 
@@ -28,52 +28,27 @@ def refused(message: str, kind: type[Exception] = ValueError, device: str = "", 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden": HIDDEN.int()}, r"^hidden: must be float32 or .*got torch.int32"),
-        ({"weight": WEIGHT.bfloat16()}, r"^weight: must be float32 of .*, got torch.bfloat16"),
         ({"weight": WEIGHT.T}, r"^weight: must be .* of shape \(8, 8\), got .* \(8, 10\)"),
-        ({"labels": LABELS.bool()}, r"^labels: must be int64 or .*, got torch.bool"),
-        ({"labels": LABELS[:, None]}, r"^labels: .* of shape \(4,\), got .* \(4, 1\)"),
-        ({"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
         ({"labels": torch.tensor([IGNORED, -7, 1, 99])}, r"2 of 3 .*first -7 at position 1"),
         ({"bias": torch.zeros(9)}, r"^bias: must be float32 of shape \(10,\), got .* of shape \(9,"),
-        ({"token_weights": LABELS}, "^token_weights: must be float32 or .*, got torch.int64"),
         ({"token_weights": torch.ones(3)}, r"^token_weights: .* of shape \(4,\), got .* \(3,\)"),
-        ({"normalizer": torch.ones(2)}, r"^normalizer: must be a scalar, got shape \(2,\)"),
         ({"backend": "liger"}, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton$"),
         ({"backend": "chunked", "low_memory": True}, "^low_memory: has no effect with backend='chunked'"),
         *(
             ({name: value}, f"^{name}: must be a number > 0, got {value!r}")
             for name in ("normalizer", "logit_scale", "softcap")
-            for value in (0, -0.5, math.nan, math.inf, "1", True)
+            for value in (0, -0.5, math.nan, math.inf)
         ),
-        *(
-            ({"skip_below": value}, f"^skip_below: must be a number >= 0, got {value!r}")
-            for value in (-1e-9, math.nan, math.inf, "0", True)
-        ),
+        ({"skip_below": -1e-9}, "^skip_below: must be a number >= 0, got -1e-09"),
     ],
 )
 def test_wrong_arguments_are_named(changes, message) -> None:
     refused(message, **changes)
 
 
-def test_wrong_backends_and_objectives(monkeypatch) -> None:
-    double = {"hidden": HIDDEN.double(), "weight": WEIGHT.double()}
-    refused("^backend: 'triton' takes no float64; use 'chunked'", BackendUnavailable, backend="triton", **double)
-    monkeypatch.setattr("triton.knobs.runtime.interpret", False)
-    message = "^backend: 'triton' needs CUDA tensors, hidden is on cpu; use 'chunked'"
-    refused(message, BackendUnavailable, backend="triton")
-    monkeypatch.setattr("trimsft.head.loss.has_triton", lambda: False)
-    refused("^backend: 'triton' is not installed", BackendUnavailable, backend="triton")
-    for objective in (TrimSFT, "trim", None, 1.0):
-        message = r"^objective: must be an object such as TrimSFT\(\) or a function"
-        refused(message, TypeError, objective=objective)
-
-
 WEIGHTS = [
     (lambda tokens: torch.ones(3), r"\(shape \(4,\)\), got torch.float32 of shape \(3,\)"),
-    (lambda tokens: tokens.gap.mean(), r"\(shape \(4,\)\), got torch.float32 of shape \(\)"),
     (lambda tokens: torch.ones_like(tokens.competitor), "got torch.int64"),
-    (lambda tokens: 1.0, "float"),
     (lambda tokens: None, "NoneType"),
 ]
 
@@ -92,21 +67,13 @@ def test_labels_and_weights_seen_by_a_backend(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    ("value", "dtype", "gradients"),
-    [
-        (0.0, torch.float32, True),
-        (-3.0, torch.float16, True),
-        (math.nan, torch.float32, False),
-        (math.inf, torch.float16, True),
-    ],
-)
-def test_a_normalizer_on_the_device_is_above_0(value, dtype, gradients, backend) -> None:
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_normalizer_on_the_device_is_above_0(value, backend) -> None:
     """As Trainer gives the number of items in a batch."""
-    head = make_head(2, 8, 20, dtype=dtype).to(device_of(backend)).leaves()
+    head = make_head(2, 8, 20).to(device_of(backend)).leaves()
     normalizer = torch.tensor(value, device=device_of(backend))
     message = f"^normalizer: must be a number > 0, got {value!r} with 2 tokens"
-    with torch.set_grad_enabled(gradients), pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message):
         call(head, SFT(), backend, normalizer=normalizer)
     nothing = replace(head, labels=torch.full_like(head.labels, IGNORED))
     assert call(nothing, SFT(), backend, normalizer=normalizer).loss == 0  # of no token it is no matter
@@ -126,8 +93,6 @@ def test_tokens_changed_in_place_are_refused(objective, backend) -> None:
     head = make_head(4).to(device_of(backend)).leaves()
     with pytest.raises(WrongArgument, match=rf"objective .*{objective.__name__}.* changed its tokens in place"):
         call(head, objective, backend)
-    with torch.inference_mode():  # where torch keeps no count
-        call(make_head(4).to(device_of(backend)), objective, backend)
 
 
 def broken(tokens):

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimsft import SFT
-from trimsft.head import IGNORED, chunked
+from trimsft.head import chunked
 from trimsft.head.token_statistics import token_statistics
 
 from .oracle import EPS, Head, device_of, exact, make_head
@@ -91,43 +90,10 @@ def test_ties(backend) -> None:
     assert got["rank"].tolist() == [3, 1, 1]
 
 
-class Largest(TorchDispatchMode):
-    """The size of the largest tensor that any operation makes."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(tensor, torch.Tensor):
-                self.numel = max(self.numel, tensor.numel())
-        return made
-
-
-def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
+def test_chunks_change_nothing(monkeypatch) -> None:
     head = make_head(100, 16, 3000)
     whole = measured(head, "torch")
     monkeypatch.setattr(chunked, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
-    with Largest() as largest:
-        parts = measured(head, "torch")
-    assert largest.numel == max(16 * 3000, head.weight.numel())
+    parts = measured(head, "torch")
     for name, values in whole.items():
         torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_logits_that_are_not_finite_show(backend, bad) -> None:
-    logits = torch.zeros(3, 50)
-    logits[0, 4], logits[1, 9] = bad, bad
-    got = measured(Head(logits, torch.eye(50).fill_diagonal_(1), torch.tensor([1, 9, 5])), backend)
-    fine = torch.isfinite(got["nll"]) & torch.isfinite(got["gap"])
-    assert not fine[:2].any()
-
-
-def test_wrong_labels_and_none() -> None:
-    for labels, message in (([1], r"have shape \(2,\), got \(1,\)"), ([1, IGNORED], "be 0 to 19, got -100")):
-        with pytest.raises(ValueError, match=f"labels_T: must {message}"):
-            token_statistics(torch.zeros(2, 8), torch.zeros(20, 8), torch.tensor(labels))
-    nothing = token_statistics(torch.empty(0, 8), torch.randn(20, 8), torch.empty(0, dtype=torch.int64))
-    assert nothing.rank is not None and nothing.rank.shape == (0,)

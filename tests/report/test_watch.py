@@ -1,4 +1,4 @@
-"""`trimsft watch`: a training from nothing to its end, one that was killed, and several in a folder."""
+"""`trimsft watch`: a training from nothing to its end, and one that was killed."""
 
 import json
 import os
@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from trimsft import cli
-from trimsft.report.watch import MOST_RUNS, QUIET, look
+from trimsft.report.watch import QUIET, look
 from trimsft.runs import locked
 
 
@@ -51,12 +50,3 @@ def test_a_quiet_training_without_a_lock_has_stopped(tmp_path: Path) -> None:
         assert not has_ended and re.search(r"a  no line for 0:02:0\d, step 1\n", text)
     text, has_ended = look(tmp_path / "a", 80)
     assert has_ended and "stopped; rerun its command to resume, step 1\n" in text
-
-
-@pytest.mark.parametrize("many", [2, MOST_RUNS + 3])
-def test_of_many_runs_those_that_wrote_last(tmp_path: Path, many: int) -> None:
-    for number in range(many):
-        os.utime(begin(tmp_path / "lab" / f"run{number}\x1b", line(1)), (number, number))
-    text, _ = look(tmp_path, 80)
-    assert text.count("step 1") == min(many, MOST_RUNS) and f"run{many - 1}" in text and "\x1b" not in text
-    assert ("and 3 more, which wrote longer ago" in text) == (many > MOST_RUNS)

@@ -193,7 +193,6 @@ def test_without_flash_attention_cells_train_with_sdpa(tmp_path: Path, monkeypat
     ("change", "message"),
     [
         ({"benchmarks": ("lab-easy", "gone.jsonl")}, "benchmarks: no such file: 'gone.jsonl'"),
-        ({"benchmarks": ("gsm8k",), "data_dir": "."}, "data_dir: "),
         ({"sampling": {"temperature": -1}}, "temperature: must be at least 0"),
     ],
 )
@@ -212,7 +211,6 @@ def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("datasets.load_dataset", unreachable)
     scale = replace(LAB, benchmarks=("lab-easy", "math500"))
     check_study(scale, StudyFolder(tmp_path))
-    with pytest.raises(UsageError, match=r"'math500'") as refused:
+    with pytest.raises(UsageError, match=r"'math500'"):
         check_study(scale, StudyFolder(tmp_path), is_at_hand=True)
-    assert refused.value.remedy is not None and refused.value.remedy[0] == "data_dir"
     check_study(LAB, StudyFolder(tmp_path), is_at_hand=True)

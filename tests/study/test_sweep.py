@@ -217,6 +217,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "PRINT_FORMATS", (".svg", ".pdf", ".png"))
     cells, found = trained()
     out = tmp_path / "sweep"
+    monkeypatch.setattr("sys.argv", ["trimsft", "sweep", "--out", str(out)])
     write_runs(out, found)
     StudyFolder(out).settle(replace(SCALES["lab"], benchmarks=("easy", "hard")), [])
     swept = read(load_results(cells, out), cells, on="easy", resamples=10_000)
@@ -233,6 +234,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page(tmp_path, monkeypatch):
     seen, page = json.loads((out / "sweep.json").read_text()), (out / "report.html").read_text()
     assert (seen["metric"], seen["benchmarks"], seen["selected_on"]) == ("average@8", ["hard"], "easy")
     assert (out / seen["best"]).is_dir() and seen["notes"][0] in page
+    assert seen["command"] == "trimsft sweep --out sweep" and str(tmp_path) not in page
     assert f">{100 * swept.rival.interval('average', 'hard').value:.1f}" in page
 
 
@@ -268,7 +270,7 @@ def run_command(monkeypatch, out, failing=(), **options):
         return Outcome(folder, done, {cell: "out of memory" for cell in cells if cell not in done})
 
     monkeypatch.setattr("trimsft.study.run.run_cells", pretend)
-    options |= {"benchmarks": ("easy", "hard"), "data_dir": str(data), "out": out}
+    options |= {"benchmarks": (str(data / "easy.jsonl"), str(data / "hard.jsonl")), "out": out}
     (outcome,) = run_study(SweepSettings(grid=("objective=trim,dft", "margin=1,2"), **options))
     return outcome, "\n".join(outcomes_output([outcome]).lines)
 

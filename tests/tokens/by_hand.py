@@ -40,7 +40,3 @@ def hand_table(
         "gradient_norm": (np.ones(count) if norm is None else np.array(norm)).astype(np.float32),
     }
     return TokenTable(columns, {}, metadata)
-
-
-def reordered(table: TokenTable, order: Sequence[int]) -> TokenTable:
-    return TokenTable({name: values[list(order)] for name, values in table.columns.items()}, {}, table.metadata)

@@ -20,23 +20,3 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_folder(tmp_path_factory.mktemp("models") / "llama")
-
-
-@pytest.fixture(scope="session")
-def phi(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_folder(tmp_path_factory.mktemp("models") / "phi", "phi")
-
-
-@pytest.fixture
-def broken_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models come with NaN in their head."""
-    from trimsft.tokens import write
-
-    load = write.load_model
-
-    def broken(*args, **options):
-        model = load(*args, **options)
-        model.get_output_embeddings().weight.data[3] = torch.nan
-        return model
-
-    monkeypatch.setattr(write, "load_model", broken)

@@ -1,7 +1,5 @@
 """The rules of docs/analysis.md, on LaTeX as models write it and tokenizers split it."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,27 +64,6 @@ def test_text_is_not_mathematics() -> None:
     assert kinds("- ", "a", " *", " b") == "ooso"
     assert kinds(".", ",", ";", "?", "\n\n", " ", '"', "...") == "oooooooo"
     assert kinds("a", "b", "x", "theta") == "oooo"  # variables look like any other letter
-
-
-@pytest.mark.parametrize("text", ["<|im_end|>", "</s>", "<eos>", "<s>", "<|endoftext|>", "<|eot_id|>", "[PAD]", ""])
-def test_special_tokens_are_other(text: str) -> None:
-    assert kinds("2", text, "2") == "non"
-    assert kinds("so", text) == "co"
-    assert kinds("\\", text, "frac") == ("sos" if text == "" else "ooo")  # nothing goes on across them
-
-
-def test_signs_of_unicode() -> None:
-    assert kinds("\N{MULTIPLICATION SIGN}", "≤", "√", "π", "△", "\u211d", "°", "·", "→", "∴") == "sssssssssc"
-    assert kinds("é", "中", "“", "—") == "oooo"
-
-
-@given(st.lists(st.text(max_size=6), max_size=30))
-def test_any_text_has_a_category_for_each_token(texts: list[str]) -> None:
-    found = categorise(texts)
-    assert found.shape == (len(texts),) and set(found.tolist()) <= {0, 1, 2, 3}
-    for text, kind in zip(texts, found, strict=True):
-        if any(letter in "0123456789" for letter in text) and not re.fullmatch(r"<.*>", text, re.DOTALL):
-            assert CATEGORIES[kind] == "numeric"
 
 
 @given(st.data())

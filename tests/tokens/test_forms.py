@@ -43,7 +43,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         for form in ("messages", "texts", "text")
         for mode in ("keep_start", "keep_end")
     ),
-    ("messages", {"train_on": "all", "max_length": 9, "truncation_mode": "keep_end"}),
 ]
 
 

@@ -14,11 +14,6 @@ from trimsft.tokens.forward import Reader
 from trimsft.tokens.write import write_token_table
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.make_folder(tmp_path_factory.mktemp("models") / "base")
-
-
 def adapted(folder: Path, out: Path, **changes: Any) -> Path:
     """The folder of a LoRA whose parts are all random."""
     lora = LoraConfig(r=2, init_lora_weights=False, **changes)

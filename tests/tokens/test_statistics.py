@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.tokens.by_hand import hand_table, reordered
+from tests.tokens.by_hand import hand_table
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.objectives.paper import Setting
@@ -19,13 +17,10 @@ from trimsft.tokens.statistics import (
     ByExample,
     category_intervals,
     confidence,
-    density,
     diagnose,
     effective_ratio,
-    effective_ratio_grid,
     judge_table,
     mass_intervals,
-    range_of,
     ratio,
     region_percents,
     weight_intervals,
@@ -34,8 +29,6 @@ from trimsft.tokens.table import TokenTable, read_token_table
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}
 FAR = math.exp(-2)  # the weight at gaps -1 and 3
-GRID = np.linspace(-12, 30, 421)
-GAPS = st.lists(st.floats(-15, 25, width=32), min_size=1, max_size=30)
 
 
 # ---- weights
@@ -68,31 +61,6 @@ def test_diagnoses_by_hand() -> None:
     assert sure.mean_nll == pytest.approx(np.log1p(np.exp(-np.arange(-3.0, 13))).mean(), rel=1e-5)
 
 
-@given(GAPS, st.floats(-3, 8), st.floats(0.1, 8), st.randoms())
-def test_laws_of_diagnoses(gaps, margin, bandwidth, random) -> None:
-    table, order, band = hand_table(gaps), list(range(len(gaps))), {"margin": margin, "bandwidth": bandwidth}
-    random.shuffle(order)
-    for name in ("trim", "trim-e", "trim-h"):
-        one, other = (diagnose(t, make_objective(name, **band), **band) for t in (table, reordered(table, order)))
-        total = sum(one.mass_percent.values())
-        assert math.isnan(total) or total == pytest.approx(100)
-        assert one.effective_ratio == pytest.approx(other.effective_ratio, rel=1e-12, nan_ok=True)
-        assert one.high_weight_percent == other.high_weight_percent
-    wide = diagnose(table, TrimSFT(1.5, 1e4), margin=1.5, bandwidth=1e4)  # is SFT
-    assert wide.effective_ratio == pytest.approx(1, abs=1e-4) and wide.high_weight_percent == 100
-
-
-def test_the_plane_agrees_with_the_formula() -> None:
-    gap = np.random.default_rng(0).gamma(2.0, 4.0, 5000) - 3
-    margins, bandwidths = [-2.0, 0.0, 1.5, 9.0], [0.1, 0.8, 6.0]
-    found = effective_ratio_grid(gap, margins, bandwidths)
-    for row, bandwidth in enumerate(bandwidths):
-        for column, margin in enumerate(margins):
-            exact = effective_ratio(np.exp(-((gap - margin) ** 2) / (2 * bandwidth**2)))
-            assert found[row, column] == pytest.approx(exact, rel=2e-3)
-    assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
-
-
 # ---- categories
 
 
@@ -111,26 +79,6 @@ def test_categories_by_hand() -> None:
     assert values("sft_mass_percent") == pytest.approx([25, 25, 0, 50])
     shares = [100 * (1 + FAR) / total, 200 / total, 0, 400 * FAR / total]
     assert values("trim_mass_percent") == pytest.approx(shares, rel=1e-6)
-
-
-# ---- gaps
-
-
-@pytest.mark.parametrize("count", [50, 20_000])
-def test_density_is_the_gaussian_kernel_estimate(count) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(0)
-    values = np.concatenate([rng.normal(2, 1, count // 2), rng.normal(12, 4, count // 2)])
-    spread = min(values.std(ddof=1), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.34)
-    exact = stats.gaussian_kde(values, bw_method=0.9 * spread * count**-0.2 / values.std(ddof=1))(GRID)
-    assert np.abs(density(values, GRID) - exact).max() < 1e-3 * exact.max()
-    assert density(np.full(9, 1e9), GRID).max() == 0 and density(np.zeros(9), GRID).max() > 1  # all alike
-
-
-def test_ranges_hold_nearly_all_gaps() -> None:
-    assert range_of([np.linspace(-2, 5, 1000), np.linspace(0, 9.5, 1000)]) == (-3, 11)
-    assert range_of([]) == (-4, 8) and range_of([np.array([-1e9, 1e9])]) == (-12, 40)
-    assert range_of([np.array([-20.5])]) == (-22, -19) and range_of([np.array([80.0, 81.0])]) == (79, 82)
 
 
 # ---- intervals
@@ -153,8 +101,6 @@ def test_values_of_intervals_are_those_of_the_plain_statistics(tmp_path) -> None
         mass = diagnose(table, objective, margin=setting.margin, bandwidth=setting.bandwidth).mass_percent
         for region, interval in regions.items():
             assert interval.value == pytest.approx(mass[region], rel=1e-12, abs=1e-12)
-    one = read_token_table(make_table(tmp_path / "one.parquet", texts[:1]))
-    assert all(math.isnan(interval.low) for interval in weight_intervals(one)[Setting(1, 1)].values())
 
 
 def test_weights_too_small_for_float32_to_square_are_squared() -> None:
@@ -183,23 +129,18 @@ def test_a_ratio_over_examples_is_covered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gaps", "is_supported", "says"),
+    ("gaps", "says"),
     [
-        (
-            [1.5] * 8 + [30.0] * 2,  # eight weights of 1, two of 0: R_eff 0.8
-            True,
-            "The model supports this data: 0% of the tokens are out of reach (gap below -0.9). "
-            "The paper's band (margin 1.5, bandwidth 0.8) has R_eff 0.80, which is enough.",
-        ),
-        ([1.5] + [4.5] * 9, True, "has R_eff 0.10: too few tokens; the same band "),
-        ([1.5] + [60.0] * 99, True, "has R_eff 0.01; even one 6 times as wide holds too few tokens."),
-        ([-5.0] * 6 + [1.5] * 4, False, "The model does not support this data: 60% of the tokens are out of reach"),
+        ([1.5] * 8 + [30.0] * 2, "(margin 1.5, bandwidth 0.8) has R_eff 0.80, which is enough"),  # weights of 1 and 0
+        ([1.5] + [4.5] * 9, "has R_eff 0.10: too few tokens; the same band "),
+        ([1.5] + [60.0] * 99, "has R_eff 0.01; even one 6 times as wide holds too few tokens."),
+        ([-5.0] * 6 + [1.5] * 4, "The model does not support this data: 60% of the tokens are out of reach"),
     ],
 )
-def test_verdicts(gaps, is_supported, says) -> None:
+def test_verdicts(gaps, says) -> None:
     verdict = judge_table(hand_table(gaps))
-    assert says in verdict.sentence and verdict.as_dict()["supported"] == is_supported
-    assert (verdict.band is None) == (60.0 in gaps or not is_supported)
+    assert says in verdict.sentence and verdict.as_dict()["supported"] == ("does not" not in says)
+    assert (verdict.band is None) == (60.0 in gaps or -5.0 in gaps)
     if verdict.band is not None:
         assert verdict.band_ratio >= ENOUGH
         assert verdict.band.bandwidth / verdict.band.margin == pytest.approx(0.8 / 1.5)

@@ -55,7 +55,6 @@ def test_some_examples_are_read_with_their_texts(path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "missing", "says"),
     [
-        (None, "category", "no column 'category', so it is no token table"),
         (None, "gap", "no column 'gap', so it is no token table"),
         ({"model": "m"}, "gap", "no column 'gap', so it is no token table of this version; make it again"),
         (None, None, "column 'category' holds what is no category; make it again"),
@@ -69,17 +68,8 @@ def test_what_is_no_table_of_this_version_is_refused(metadata, missing, says, tm
     pq.write_table(table.replace_schema_metadata(known), tmp_path / "old.parquet")
     with pytest.raises(RunError, match=says):
         read_token_table(tmp_path / "old.parquet")
-    for path in (tmp_path / "none.parquet", tmp_path):
-        with pytest.raises(RunError, match="not readable as a token table"):
-            read_token_table(path)
-
-
-@pytest.mark.parametrize("name", ["example", "token_id", "rank"])
-def test_negative_ids_and_counts_are_refused(name, tmp_path) -> None:
-    columns = columns_of([0, 0]) | {name: np.array([-5, 1], dtype=np.int32)}
-    write_table(tmp_path / "t.parquet", as_arrow(columns), {"model": "m"})
-    with pytest.raises(RunError, match=f"column '{name}' holds a negative number; make it again"):
-        read_token_table(tmp_path / "t.parquet")
+    with pytest.raises(RunError, match="not readable as a token table"):
+        read_token_table(tmp_path)
 
 
 IDS = np.array([9, 9, 9], dtype=np.int32)
@@ -92,13 +82,11 @@ DATA = {"data": {"rows": 2, "sha256": "a" * 64}, "template": "chat", "prompts": 
         ({}, {"gap": np.ones(3, dtype=np.float32)}, None),
         ({"system_prompt": SYSTEM_PROMPT}, {}, None),
         ({"max_length": 99}, {}, None),
-        ({"prompts": []}, {}, None),
         ({"data": {"rows": 2, "sha256": "b" * 64}}, {}, "data is 2 rows, aaa"),
         ({}, {"token_id": IDS}, "3 and 3 tokens; their tokenizers differ"),
         ({"max_length": 9}, {"token_id": IDS}, "max_length is None and 9"),
         ({"template": "plain"}, {}, "template is 'chat' and 'plain'; make both with the same one"),
         ({"system_prompt": "hello"}, {}, "system_prompt is 'Please reason .* and 'hello'; make both"),
-        ({"system_prompt": SYSTEM_PROMPT + " x" * 99}, {}, "system_prompt is 'Please reason .* and .*make both"),
         ({"prompts": ["[user]x", "<user>y"]}, {}, "their chat templates make other prompts"),
     ],
 )

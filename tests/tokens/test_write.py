@@ -1,13 +1,11 @@
 """`write_token_table`: its numbers, what rows and models it takes, and how runs are rendered."""
 
 import copy
-import importlib.metadata
 import json
 import os
 from dataclasses import asdict
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
@@ -99,22 +97,16 @@ def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(
         mine = np.flatnonzero(table["example"] == example)
         assert table["position"][mine].tolist() == list(range(len(mine)))
         assert "".join(table.texts["text"][row] for row in mine) == ROWS[example]["solution"] + "<eos>"
-    assert set(table["example"].tolist()) == set(range(7))
     assert ((table["rank"] == 1) == (table["gap"] >= 0)).all()
-    assert read_token_table(out, examples=range(2))["example"].max() == 1
     assert len(progress) > 1 and progress[-1] == (7, 7)
     facts = table.metadata
     assert facts["model"] == str(folder) and facts["template"] == "plain" and facts["data"]["rows"] == 7
-    assert facts["versions"]["torch"] == importlib.metadata.version("torch")
     assert facts["prompts"][3].endswith("What is 3+3?\n\nSolution:\n")
 
 
 def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     """Over several windows, and where the table is there already."""
     rows = [{"problem": "x" * 300, "solution": "It is so."}, *ROWS]
-    whole = read_token_table(write_token_table(folder, rows, tmp_path / "whole.parquet"))
-    assert whole.metadata["cut"] == {"rows_cut": 0, "tokens_cut": 0, "rows_lost": 0}
-    caplog.clear()
     monkeypatch.setattr(forward, "WINDOW", 5)
     lengths = list(map(len, examples_of(folder, rows)))
     length = sorted(lengths)[6]
@@ -125,9 +117,6 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert 1 < len(over) < len(rows)
     assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
     assert table.metadata["longest"] == length
-    with pytest.raises(UsageError, match="max_length: leaves no token to train on in any row, got 10"):
-        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
-    assert not (tmp_path / "new").exists()
     line = f"a maximum length of {length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
     assert [line in message for message in caplog.messages] == [True, True]
 
@@ -151,7 +140,6 @@ def test_a_run_is_rendered_as_it_was_trained(folder, tmp_path) -> None:
     assert read_token_table(tmp_path / "t.parquet").metadata["prompts"][0].startswith("Think.\n")
     assert rendering(plain, system_prompt="", max_length=0) == ["plain", "", None]
     assert rendering(plain, template="deepseek", max_length=180) == ["deepseek", None, 180]
-    assert rendering(plain / "model") == ["plain", None, None]  # a folder as any other
     assert rendering(trained_run(folder, tmp_path / "b", template="deepseek")) == ["deepseek", None, 1024]
     assert TrimSFTConfig(output_dir=str(tmp_path / "x"), bf16=False).max_length == TRAINED_LENGTH
     assert rendering(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
@@ -185,36 +173,13 @@ def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_p
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
-def test_a_model_in_memory(folder, tmp_path) -> None:
-    """It stays what it was."""
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = torch.randint(2, 250, (8, 50))
-    before = model(ids).logits
-    one = write_token_table(model, ROWS, tmp_path / "a.parquet", tokenizer=tokenizer)
-    assert torch.equal(model(ids).logits, before)
-    other = write_token_table(folder, ROWS, tmp_path / "b.parquet")
-    assert pq.read_table(one).equals(pq.read_table(other))
-    for source, options in ((model, {}), (folder, {"tokenizer": tokenizer})):
-        with pytest.raises(ValueError, match="tokenizer: belongs to a model in memory, and every such model needs one"):
-            write_token_table(source, ROWS, tmp_path / "c.parquet", **options)
-
-
-def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    model.resize_token_embeddings(40)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    with pytest.raises(ValueError, match=r"tokenizer: has token .*, the head of LlamaForCausalLM only 40; use the"):
-        write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
-
-
-def test_a_table_that_is_there_is_kept_or_refused(folder, phi, tmp_path, monkeypatch) -> None:
+def test_a_table_that_is_there_is_kept_or_refused(folder, tmp_path, monkeypatch) -> None:
     out = write_token_table(folder, ROWS, tmp_path / "t.parquet")
     before = out.read_bytes()
     for says, model, rows, options in [
         ("max_length: was None, now 99", folder, ROWS, {"max_length": 99}),
         ("data: was 12 rows, .*, now 11 rows", folder, ROWS[:-1], {}),
-        ("model_sha256: was", phi, ROWS, {}),
+        ("model_sha256: was", make_folder(tmp_path / "phi", "phi"), ROWS, {}),
     ]:
         with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*set overwrite=True"):
             write_token_table(model, rows, out, **options)
@@ -230,7 +195,9 @@ def test_a_table_that_is_there_is_kept_or_refused(folder, phi, tmp_path, monkeyp
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_an_interrupted_start_leaves_nothing(folder, tmp_path, broken_head) -> None:
+def test_logits_that_are_not_finite_leave_no_table(folder, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.get_output_embeddings().weight.data[3] = torch.nan
     with pytest.raises(FloatingPointError):
-        write_token_table(folder, ROWS, tmp_path / "new" / "t.parquet", max_length=150)
+        write_token_table(model, ROWS, tmp_path / "new" / "t.parquet", tokenizer=AutoTokenizer.from_pretrained(folder))
     assert list(tmp_path.iterdir()) == []

@@ -24,10 +24,6 @@ ROWS = [
     {"problem": f"What is {n}+{n}?", "solution": "It is so. " * (n % 3) + f"It is \\boxed{{{2 * n}}}."}
     for n in range(12)
 ]
-CHAT = (
-    "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
-    "{% if add_generation_prompt %}[assistant]{% endif %}"
-)
 _SIZE = {
     "hidden_size": 32,
     "intermediate_size": 48,

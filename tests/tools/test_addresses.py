@@ -1,6 +1,5 @@
 """Links that leave a page lead to the repository; the package page has no other."""
 
-import re
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +7,7 @@ from types import SimpleNamespace
 import yaml
 
 from tools import site
-from tools.addresses import LINK, absolute
+from tools.addresses import absolute
 
 ROOT = Path(__file__).parents[2]
 HERE = "https://host/owner/name"
@@ -20,14 +19,6 @@ def test_relative_links_become_addresses() -> None:
     for kept in ("[a](https://x/y)", "[a](#b)", "[a](mailto:x)"):
         assert absolute(kept, HERE) == kept
     assert absolute("[a](b.md)", HERE, folder="docs", is_kept=lambda path: path == "docs/b.md") == "[a](b.md)"
-
-
-def test_links_of_the_package_page_exist() -> None:
-    links = [link["target"] for link in LINK.finditer(absolute((ROOT / "README.md").read_text(), HERE))]
-    assert len(links) > 10
-    for link in links:
-        place = re.fullmatch(rf"{HERE}/(?:raw|blob)/main/([^#]+)(?:#.*)?", link)
-        assert link.startswith("https:") and (place is None or (ROOT / place[1]).exists()), link
 
 
 def test_the_repository_has_one_address() -> None:

@@ -1,26 +1,18 @@
 """The lab's base model can be made again: corpus, tokenizer, batches, and the command that writes its folder."""
 
 import json
-import random
-from itertools import islice
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tools.lab_base import corpus as corpora
-from tools.lab_base.corpus import Corpus, build_pool, draw_examples
-from tools.lab_base.pretrain import Pretraining, batches, main
-from tools.lab_base.tokenizer import build_tokenizer, render_prompt, split
+from tools.lab_base.pretrain import main
+from tools.lab_base.tokenizer import build_tokenizer, render_prompt
 from trimsft import lab
 from trimsft.data.encode import encode_prompts, encode_texts
 from trimsft.data.templates import choose_template
-from trimsft.head import IGNORED
-from trimsft.lab.task import TIERS, draw_problems, write_solution
-from trimsft.lab.wording import STYLES, UNFAMILIAR
+from trimsft.lab.task import draw_problems, write_solution
 
 FEW = ["--size", "tiny", "--examples", "300", "--batch-tokens", "1024", "--processes", "1", "--steps", "60"]
 
@@ -56,40 +48,12 @@ def test_the_command_repeats_and_learns(folders) -> None:
     assert str(folders[0]) not in sheet
 
 
-def test_an_epoch_meets_every_solution_once(monkeypatch, tokenizer) -> None:
-    """The pool is prompt, solution, eos, however many processes make it; the labels are the solutions."""
-    monkeypatch.setattr(corpora, "CHUNK", 20)
-    corpus = Corpus(examples=50)
-    assert sum(corpus.shares.values()) == pytest.approx(1) and UNFAMILIAR not in corpus.shares
-    pool, together = build_pool(corpus), build_pool(corpus, processes=2)
-    assert (pool.tokens == together.tokens).all() and (pool.lengths == together.lengths).all()
-    examples = [pair for chunk in range(3) for pair in draw_examples(corpus, chunk, 20)][:50]
-    seen: list[str] = []
-    for ids, labels in islice(batches(pool, Pretraining(batch_tokens=1024)), 50):
-        assert ids.numel() <= 1024 and ((labels == IGNORED) | (labels == ids)).all()
-        seen += [tokenizer.decode(row[row != IGNORED]) for row in labels]
-        if len(seen) == 50:
-            break
-    assert sorted(seen) == sorted(solution.text + tokenizer.eos_token for _, solution in examples)
-
-
 def test_a_model_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"precious")
     with pytest.raises(SystemExit, match="2"):
         main(["--out", str(tmp_path)])
     assert "holds a model already" in capsys.readouterr().err
     assert (tmp_path / "model.safetensors").read_bytes() == b"precious"
-
-
-@given(st.integers(0, 10**6), st.sampled_from(list(TIERS)), st.sampled_from(list(STYLES)))
-def test_lab_text_is_whole_pieces(tokenizer, seed, tier, style) -> None:
-    rng = random.Random(seed)
-    for problem in islice(draw_problems(tier, seed, "benchmark"), 5):
-        solution = write_solution(problem, style, rng, slip_rate=0.3, filler_rate=0.3).text
-        for text in (problem.problem, solution):
-            ids = encode_texts([text], tokenizer)[0]
-            assert [tokenizer.decode([token]) for token in ids] == split(text)
-    assert [piece for piece in split("Add 105. 12 + 30 = 42.") if piece.isdigit()] == list("105123042")
 
 
 def test_prompts_are_those_of_pretraining(tokenizer) -> None:

@@ -4,7 +4,6 @@ A command of a few lines (`counting.py`) stands in for trimsft; a few trials of 
 """
 
 import json
-import random
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tools.soak import __main__ as soak
-from tools.soak import faults, inputs, trials
-from tools.soak.trials import Bench, Command, Lost, Reference, Skipped, Trial, result_of
+from tools.soak import faults, trials
+from tools.soak.trials import Bench, Command, Reference, Trial, result_of
 
 
 class CountingBench(Bench):
@@ -69,33 +68,3 @@ def test_what_is_broken_is_lost(how, attempt, says, tmp_path, monkeypatch) -> No
     lost = json.loads(line)["lost"]
     assert says in lost and bool(lost) == bool(says)
     assert (tmp_path / "counting-0").exists() == bool(lost)  # kept if it was lost
-
-
-def test_a_trial_of_trimsft(tmp_path, capsys) -> None:
-    with capsys.disabled():  # what is forked writes to its own files
-        inputs.wrong_settings(Trial(0, tmp_path, Bench(tmp_path), random.Random(1)))
-
-
-def lose(trial: Trial) -> None:
-    trial.did.append("drew " + str(trial.rng.random()))
-    raise Lost("a promise")
-
-
-def skip(trial: Trial) -> None:
-    raise Skipped("it takes root")
-
-
-def test_a_campaign_repeats_what_was_lost(tmp_path, monkeypatch, capsys) -> None:
-    kinds = {"keeps": (2, lambda trial: None), "breaks": (1, lose), "cannot": (1, skip)}
-    monkeypatch.setattr(soak, "KINDS", kinds)
-    words = ["--seed", "7", "--minutes", "0.02", "--only", *kinds]
-    assert soak.main([*words, "--out", str(tmp_path / "a")], CountingBench) == 1
-    tried = [json.loads(line) for line in (tmp_path / "a/trials.jsonl").read_text().splitlines()]
-    said = capsys.readouterr().out
-    assert "not tried: it takes root" in said and "| keeps |" in said
-    assert len({(one["kind"], one["number"]) for one in tried}) == len(tried) > 8  # no trial twice, whichever lane
-    assert soak.main([*words[:2], "--only", "breaks", "--trial", "0", "--out", str(tmp_path / "b")], CountingBench) == 1
-    said = capsys.readouterr().out
-    assert "LOST breaks: a promise" in said and "python -m tools.soak --only breaks --trial 0 --seed 7" in said
-    (again,) = [json.loads(line) for line in (tmp_path / "b/trials.jsonl").read_text().splitlines()]
-    assert again["did"] in [one["did"] for one in tried if one["kind"] == "breaks"]  # the same trial draws the same

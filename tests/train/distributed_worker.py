@@ -10,6 +10,7 @@ tokens of the vocabulary are out of reach for this model: their gap is about -45
 
 import json
 import os
+import pickle
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from datasets import Dataset
 from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.train.tiny import history_of, make_tokenizer
+from tests.train.tiny import Evil, history_of, make_tokenizer
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
 VOCABULARY, OUT_OF_REACH = 64, 4
@@ -63,6 +64,10 @@ def train(case: Case, folder: Path) -> None:
         trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
             (folder / "train" / f"checkpoint-{STEPS}").rename(folder / "gone")
+            for part in ("pytorch_model_fsdp_0", "optimizer_0"):  # as torch would read shards of elsewhere
+                shard = folder / "train" / f"checkpoint-{STEPS // 2}" / part / ".metadata"
+                shard.parent.mkdir(exist_ok=True)
+                shard.write_bytes(pickle.dumps(Evil(folder / "mark")))
         trainer = _Recording(case, folder)
         trainer.train(resume_from_checkpoint=True)
     logs = [log for log in history_of(trainer) if "loss" in log]
@@ -102,8 +107,6 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
     if case.fsdp:
         usual |= {"fsdp": True, "fsdp_config": {"version": 2}}
     settings = usual | dict(case.settings)
-    if "objective_parameters" in settings:
-        settings["objective_parameters"] = dict(settings["objective_parameters"])
     return TrimSFTConfig(output_dir=str(folder / "train"), **settings)
 
 

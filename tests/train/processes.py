@@ -64,20 +64,11 @@ def command(arguments: Sequence[str], log: Path, **environment: str) -> Child:
     return Child(_run_command, list(arguments), log=log, **environment)
 
 
-def ranks(target: Callable[..., None], *args: Any, count: int, log: Path) -> list[Finished]:
-    """The same function on `count` processes, which find each other."""
-    children = [
-        Child(target, *args, log=log.with_name(f"{log.name}-{rank}"), **environment)
-        for rank, environment in enumerate(rank_environments(count))
-    ]
+def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
+    """Two processes that find each other, told what torchrun tells them."""
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    children = [start(folder / f"rank{rank}", RANK=rank, LOCAL_RANK=rank, **shared) for rank in ("0", "1")]
     return [child.wait() for child in children]
-
-
-def rank_environments(count: int) -> list[dict[str, str]]:
-    """What torchrun tells each process."""
-    shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(count)]
 
 
 def free_port() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import peft
 import pytest
@@ -16,7 +17,7 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import Trainer
 
-from tests.train.tiny import PAIRS, make_model, make_trainer
+from tests.train.tiny import PAIRS, Evil, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
 from trimsft.train.checkpoints import (
     COMPLETE,
@@ -82,6 +83,26 @@ def test_rotation_keeps_the_newest_and_the_best(trainer, tmp_path) -> None:
     trainer.args.save_total_limit = 1
     save(trainer, 13)
     assert names(tmp_path) == ["checkpoint-10", "checkpoint-13"]
+
+
+@pytest.mark.parametrize(("limit", "left"), [(2, ["checkpoint-2", "checkpoint-4"]), (1, ["checkpoint-4"])])
+def test_rotation_removes_torn_checkpoints_first(trainer, tmp_path, limit, left) -> None:
+    """Whatever the times of files say, which a copy or another machine's clock may have made."""
+    save(trainer, 2)
+    torn = save(trainer, 8)
+    os.truncate(torn / "optimizer.pt", 1000)
+    os.utime(torn, (4e9, 4e9))
+    trainer.args.save_total_limit = limit
+    save(trainer, 4)  # continued from 2
+    assert names(tmp_path) == left and latest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+
+
+def test_nothing_is_saved_through_a_link(trainer, tmp_path) -> None:
+    (tmp_path / "elsewhere" / "checkpoint-1").mkdir(parents=True)
+    (tmp_path / STAGING).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=f"{STAGING}: is a link, which is not written through"):
+        save(trainer, 2)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["checkpoint-1"]
 
 
 def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(trainer, tmp_path) -> None:
@@ -157,16 +178,13 @@ def test_a_checkpoint_without_its_state_is_not_continued(trainer, name, other) -
         trainer.train(resume_from_checkpoint=str(saved))
 
 
-def test_a_checkpoint_opens_where_the_user_lets_others_open(trainer, monkeypatch) -> None:
-    """torch refuses to open anything where both of its variables are set."""
+def test_a_checkpoint_of_one_process_is_not_continued_by_fsdp(trainer, monkeypatch) -> None:
     saved = save(trainer, 1)
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with opened_as_data(saved):
-        torch.load(saved / "optimizer.pt")
-    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1" and "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    monkeypatch.setattr(trainer.accelerator.state, "fsdp_plugin", Mock(), raising=False)
+    with pytest.raises(RunError, match=r"checkpoint-1' lacks optimizer.bin, of a training like this one"):
+        trainer.train(resume_from_checkpoint=str(saved))
 
-
-# the best -----------------------------------------------------------------------------------------------------------
 
 BEST = {
     "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
@@ -175,39 +193,27 @@ BEST = {
 }  # fmt: skip
 
 
-def make_choosing(folder: Path, kind: str = "llama", **settings: Any) -> AtomicCheckpoints:
+def make_choosing(folder: Path, **settings: Any) -> AtomicCheckpoints:
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    return make_trainer(AtomicCheckpoints, make_model(kind), folder, PAIRS, options, **BEST | settings)
-
-
-def assert_best(trainer: Any, best: Path) -> None:
-    assert trainer.state.best_model_checkpoint == str(best)
-    saved = type(trainer.model).from_pretrained(best).state_dict()
-    assert all(torch.equal(weight, saved[name]) for name, weight in trainer.model.state_dict().items())
-
-
-@pytest.mark.parametrize("kind", ["llama", "mixtral"])
-def test_the_best_model_is_loaded_at_the_end(tmp_path, kind) -> None:
-    trainer = make_choosing(tmp_path, kind, save_total_limit=1)
-    trainer.train()
-    assert trainer.state.best_global_step < 3
-    assert_best(trainer, tmp_path / f"checkpoint-{trainer.state.best_global_step}")
+    return make_trainer(AtomicCheckpoints, make_model(), folder, PAIRS, options, **BEST | settings)
 
 
 def test_the_best_model_is_found_after_the_run_was_moved(tmp_path) -> None:
-    make_choosing(tmp_path / "old", learning_rate=0.0).train()  # the first is the best
+    first = make_choosing(tmp_path / "old")
+    first.train()
+    name = f"checkpoint-{first.state.best_global_step}"
+    assert name != "checkpoint-3"
     (tmp_path / "old").rename(tmp_path / "new")
     shutil.rmtree(tmp_path / "new" / "checkpoint-3")
-    trainer = make_choosing(tmp_path / "new")
+    trainer, best = make_choosing(tmp_path / "new"), tmp_path / "new" / name
     trainer.train(resume_from_checkpoint=True)
-    best = tmp_path / "new" / "checkpoint-1"
-    assert_best(trainer, best)
+    assert trainer.state.best_model_checkpoint == str(best)
+    saved = load_file(best / "model.safetensors")
+    assert all(torch.equal(trainer.model.get_parameter(name), weight) for name, weight in saved.items())
     shutil.rmtree(best)
-    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-1' cannot be loaded: it is missing; turn it off"):
+    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-\d' cannot be loaded: it is missing"):
         make_choosing(tmp_path / "new", max_steps=4).train(resume_from_checkpoint=True)
 
-
-# what is loaded -----------------------------------------------------------------------------------------------------
 
 ADAPTERS: dict[str, Any] = {
     "lora": lambda: peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["lm_head"]),
@@ -233,14 +239,13 @@ def test_resuming_loads_every_weight(tmp_path, kind) -> None:
         assert not weight.requires_grad or torch.equal(second.model.get_parameter(name), weight), name
 
 
-class Evil:
-    """Unpickled, it makes the folder `mark`."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.makedirs, (str(self._mark), 0o777, True)
+def test_no_library_may_open_a_pickle_as_code(tmp_path, monkeypatch) -> None:
+    """torch refuses to open anything where both of its variables are set."""
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    torch.save(Evil(tmp_path / "mark"), tmp_path / "evil.pt")
+    with pytest.raises(RunError, match="Weights only load failed"), opened_as_data(tmp_path):
+        torch.load(tmp_path / "evil.pt", weights_only=False)
+    assert not (tmp_path / "mark").exists() and os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
 
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])

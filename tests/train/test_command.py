@@ -6,22 +6,18 @@ A run that was ended at any moment goes on by the same command, and ends with th
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader
-from transformers import TrainerControl
 
-from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
+from tests.train.processes import SAVING, Child, Finished, command, signalled, two_ranks
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import Interrupted
 from trimsft.runs import RunDirectory
-from trimsft.train import checkpoints, train_model
-from trimsft.train import run as run_module
-from trimsft.train.checkpoints import Stopping, keep_workers
+from trimsft.train import train_model
+from trimsft.train.checkpoints import keep_workers
 
 STEPS = 6
 
@@ -110,11 +106,6 @@ def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     assert not run.path.exists()
 
 
-def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
-    children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(rank_environments(2))]
-    return [child.wait() for child in children]
-
-
 def test_asked_to_end_it_saves_and_goes_on_later(whole, words, run, fields, tmp_path) -> None:
     """Also as shells start what stands in the background: with SIGINT ignored."""
     asked = (
@@ -143,65 +134,6 @@ def test_all_ranks_end_after_the_same_step(words, run, tmp_path) -> None:
     assert sorted(path.name for path in run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
 
 
-def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatch) -> None:
-    """Reading data, loading the model, or searching a checkpoint."""
-
-    def told_at(moment: str) -> str:
-        monkeypatch.setattr(moment, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(Interrupted) as stopped:
-            train_model(**fields, output_dir=run.path)
-        monkeypatch.undo()
-        return str(stopped.value)
-
-    nothing = "terminated; nothing is saved yet; rerun the command to start again"
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.trainer.load_base"):
-        assert told_at(moment) == nothing and not run.path.exists()
-    stopped_at_three = signalled(
-        ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3
-    )
-    assert stopped_at_three.wait().code == 143
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.clear_staging"):
-        there = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
-        assert told_at(moment) == f"terminated; {there}"
-
-
-def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monkeypatch, capfd) -> None:
-    publish = run_module._publish
-
-    def signalled_publish(*args: Any) -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
-        publish(*args)
-
-    monkeypatch.setattr(run_module, "_publish", signalled_publish)
-    with pytest.raises(Interrupted, match=f"hung up; the training is done, the model is in {run.model_dir}"):
-        train_model(**fields, output_dir=run.path)
-    assert "stopping after the model is saved\n" in capfd.readouterr().err
-    assert run.is_finished() and weights(run) == weights(whole)
-
-
-def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with Stopping() as heeding:
-        with pytest.raises(Interrupted):  # nothing is trained yet
-            os.kill(os.getpid(), signal.SIGTERM)
-        heeding.on_train_begin(None, None, None)
-        monkeypatch.setattr(heeding, "_process", 0)
-        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker leaves it to the training
-        monkeypatch.undo()
-        assert capfd.readouterr().err == ""
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it
-        at_once = "stopping after this step, with a checkpoint; press Ctrl-C again to stop at once"
-        assert capfd.readouterr().err.count(at_once) == 1
-        heeding.on_evaluate(None, None, control := TrainerControl())  # it may be long
-        assert control.should_save
-        monkeypatch.setattr(checkpoints, "SAME_SIGNAL_SECONDS", -1.0)
-        os.kill(os.getpid(), signal.SIGTERM)  # the checkpoint comes first
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
 def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -> None:
     done = signalled(words, tmp_path / "log", signal.SIGKILL, step=4, moment="optimizer").wait()
     assert done.code == -signal.SIGKILL
@@ -212,13 +144,13 @@ def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -
     assert names == sorted(path.name for path in whole.train_dir.iterdir())
 
 
-@pytest.mark.parametrize("prepare", [lambda loader: loader, prepare_data_loader], ids=["plain", "accelerate"])
-def test_processes_that_load_data_outlive_sigterm(prepare) -> None:
+def test_processes_that_load_data_outlive_sigterm() -> None:
     """Slurm sends it to every process; a loader whose worker dies ends the training."""
-    loader = keep_workers(prepare(DataLoader(range(8), batch_size=1, num_workers=1, persistent_workers=True)))  # type: ignore[arg-type]
+    plain: Any = DataLoader(range(8), batch_size=1, num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
+    loader = keep_workers(prepare_data_loader(plain))
     rows = iter(loader)
     loaded = [int(next(rows))]
-    workers = getattr(loader, "base_dataloader", loader)._iterator._workers
+    workers = loader.base_dataloader._iterator._workers
     os.kill(workers[0].pid, signal.SIGTERM)
     assert loaded + [int(row) for row in rows] == list(range(8))
 

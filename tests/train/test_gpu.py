@@ -19,7 +19,6 @@ from tests.train.tiny import (
     make_model,
     make_trainer,
     plain_step,
-    record_batches,
     unpatched,
     words,
 )
@@ -66,15 +65,6 @@ def test_sft_is_trl_sft(tmp_path, settings) -> None:
         assert_same_gradients(got, expected, 2e-4)
 
 
-@pytest.mark.parametrize("objective", ["sft", "dft", "trim"])
-def test_bfloat16_stays_near_float32(tmp_path, objective) -> None:
-    single, half = (
-        train(TrimSFTTrainer, make_model(), tmp_path / str(on), objective=objective, bf16=on) for on in (False, True)
-    )
-    assert logged(half, "loss") == pytest.approx(logged(single, "loss"), rel=0.05)
-    assert logged(single, "peak_memory_gib")[0] > 0 and logged(half, "peak_memory_gib")[0] > 0
-
-
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulation) -> None:
     """Micro-batches of one length: gradients outlast the graph in whose memory they were made."""
@@ -94,13 +84,6 @@ def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulatio
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
     for got, expected in zip(*reversed(gradients), strict=True):
         assert_same_gradients(got, expected, 2e-4)
-
-
-def test_rows_go_without_a_mask(tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, use_cpu=False)
-    batches = record_batches(trainer)
-    trainer.train()
-    assert batches and all("attention_mask" not in batch for batch, _ in batches)
 
 
 def test_attention_with_a_mask_makes_finite_gradients() -> None:

@@ -1,24 +1,19 @@
 """`train(settings)`: what a run leaves, how it is continued, and what it refuses."""
 
-import errno
 import fcntl
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
+from trimsft.errors import RunError, RunInUse, UsageError
 from trimsft.runs import JsonLines, RunDirectory
-from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
+from trimsft.train import TrainResult, make_settings, parse, train, train_model
 from trimsft.train.dry_run import measure_step
 
 WEIGHTS = "model/model.safetensors"
@@ -56,16 +51,11 @@ def telemetry(of: RunDirectory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in of.telemetry_path.read_text().splitlines()]
 
 
-# what a run leaves ---------------------------------------------------------------------------------------------------
-
-
 def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(whole, folder) -> None:
     assert whole.steps == STEPS and whole.metrics["train_loss"] > 0 and not whole.was_finished
     assert "token accuracy" in str(whole) and whole.to_pandas()["last log"][1] == pytest.approx(
         telemetry(whole.run)[-2]["nll"], rel=1e-3
     )
-    path = whole.run.path
-    assert {entry.name for entry in path.iterdir()} == {".lock", "config.yaml", "manifest.json", "model", "train"}
     assert sorted(entry.name for entry in whole.run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
     steps = [record for record in telemetry(whole.run) if "loss" in record]
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
@@ -74,18 +64,6 @@ def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(whole, folder) ->
     assert manifest["versions"]["trl"] and manifest["seed"] == 42 and manifest["processes"] == 1
     assert manifest["model"]["fingerprint"] and len(manifest["data"]["fingerprint"]) == 1
     assert manifest["train"]["steps"] == STEPS and manifest["finished"]
-
-
-def test_the_model_loads_without_trimsft(whole, fields) -> None:
-    (model, tokenizer), (base, base_tokenizer) = (
-        (AutoModelForCausalLM.from_pretrained(where), AutoTokenizer.from_pretrained(where))
-        for where in (whole.run.model_dir, fields["model_name_or_path"])
-    )
-    assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), base.parameters(), strict=True))
-    assert tokenizer("What is 1+1?")["input_ids"] == base_tokenizer("What is 1+1?")["input_ids"]
-    assert model(**tokenizer("What is 1+1?", return_tensors="pt")).logits.isfinite().all()
-    card = (whole.run.model_dir / "README.md").read_text()
-    assert card.startswith("---\n") and "trimsft" in card
 
 
 def test_a_recipe_and_an_override_are_all_it_takes(whole, tmp_path) -> None:
@@ -100,9 +78,6 @@ def test_a_recipe_and_an_override_are_all_it_takes(whole, tmp_path) -> None:
     assert any(not torch.equal(other[name], weights[name]) for name in weights)
 
 
-# continued -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_finished_run_is_left_as_it_is(whole, copied, fields) -> None:
     again = train_model(**fields, output_dir=copied.path)
     assert (again.was_finished, again.steps, again.metrics) == (True, STEPS, whole.metrics)
@@ -112,18 +87,17 @@ def test_a_finished_run_is_left_as_it_is(whole, copied, fields) -> None:
     assert copied.read_config()["save_steps"] == 5
 
 
-@pytest.mark.parametrize("lost", ["the end", "the last checkpoint", "half of the last checkpoint"])
+@pytest.mark.parametrize("lost", ["the last checkpoint", "half of the last checkpoint"])
 def test_what_a_kill_has_lost_is_made_again(lost, copied, whole, fields, caplog) -> None:
     """With the same bytes: dropout, shuffling and the schedule go on where they were."""
     manifest = copied.read_manifest()
     del manifest["finished"]
     copied.manifest_path.write_text(json.dumps(manifest))
-    if lost != "the end":
-        shutil.rmtree(copied.model_dir)
+    shutil.rmtree(copied.model_dir)
     newest = copied.train_dir / "checkpoint-4"
     if lost == "the last checkpoint":
         shutil.rmtree(newest)
-    elif lost == "half of the last checkpoint":
+    else:
         (newest / "optimizer.pt").write_bytes(b"0" * 100)
     again = train_model(**fields, output_dir=copied.path)
     assert not again.was_finished and copied.is_finished()
@@ -136,8 +110,7 @@ def test_what_a_kill_has_lost_is_made_again(lost, copied, whole, fields, caplog)
     assert records == expected
     if lost == "half of the last checkpoint":
         assert f"{newest} is skipped: optimizer.pt has 100 bytes" in caplog.text
-    if "checkpoint" in lost:
-        assert f"continuing from {copied.train_dir / 'checkpoint-2'}" in caplog.text
+    assert f"continuing from {copied.train_dir / 'checkpoint-2'}" in caplog.text
 
 
 def test_other_settings_and_inputs_are_not_mixed_into_a_run(whole, fields, folder, monkeypatch) -> None:
@@ -174,33 +147,17 @@ def test_secrets_on_a_command_line_stay_there(fields, tmp_path, monkeypatch, cap
     assert train(parse(words)).was_finished
 
 
-# before it begins ----------------------------------------------------------------------------------------------------
-
-
 def test_a_dry_run_measures_the_longest_rows_and_keeps_nothing(fields, tmp_path, monkeypatch) -> None:
     """On a laptop a recipe for flash attention is tried as it stands; the training itself is refused."""
     monkeypatch.chdir(tmp_path)
     changes = {"output_dir": tmp_path / "run", "max_length": 100, "attn_implementation": "flash_attention_2"}
     settings = make_settings({**fields, **changes})
-    before, widths = settings.args.to_dict(), list[int]()
-    compute = TrimSFTTrainer.compute_loss
-
-    def recorded(self, model, inputs, *args, **kwargs):
-        widths.append(inputs["input_ids"].shape[1])
-        return compute(self, model, inputs, *args, **kwargs)
-
-    monkeypatch.setattr(TrimSFTTrainer, "compute_loss", recorded)
     figures = measure_step(settings)
     assert (figures["steps"], figures["rows"], figures["peak_gib"], figures["attention"]) == (STEPS, 4, None, "sdpa")
     assert figures["hours"] * 3600 == pytest.approx(STEPS * figures["seconds"]) and figures["seconds"] > 0
-    assert figures["longest"] == 100 == max(widths)
-    assert len(widths) == 2 * 4 // settings.args.per_device_train_batch_size
-    assert not list(tmp_path.iterdir()) and settings.args.to_dict() == before
+    assert figures["longest"] == 100 and not list(tmp_path.iterdir())
     with pytest.raises((UsageError, ImportError), match="FlashAttention2"):
         train(settings)
-
-
-# whole models --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("harm", "says"), [("drop", "lacks the tensor"), ("break", "are not finite in")])
@@ -217,9 +174,6 @@ def test_a_base_model_that_is_not_whole_is_refused(harm, says, fields, tmp_path)
     with pytest.raises(UsageError, match=rf"model_name_or_path: .*{says} {name}"):
         train_model(**{**fields, "model_name_or_path": base}, output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    args = TrimSFTConfig(str(tmp_path / "trainer"), use_cpu=True, bf16=False, report_to=[])
-    with pytest.raises(UsageError, match=rf"model_name_or_path: .*{says} {name}"):
-        TrimSFTTrainer(str(base), args, train_dataset=Dataset.from_dict({"text": ["1+1=2"]}))
 
 
 def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields) -> None:
@@ -229,59 +183,14 @@ def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields) -> 
     assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1
 
 
-def end_early(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
-    control.should_training_stop = True
-
-
-@pytest.mark.parametrize("end", ["early", "not finite"])
-def test_a_training_without_a_good_end_is_not_finished(end, copied, fields, monkeypatch) -> None:
+def test_a_training_that_ends_with_numbers_that_are_not_finite_has_no_model(copied, fields, monkeypatch) -> None:
     shutil.rmtree(copied.model_dir)
     manifest = copied.read_manifest()
     del manifest["finished"]
     copied.manifest_path.write_text(json.dumps(manifest))
-    if end == "early":
-        shutil.rmtree(copied.train_dir / "checkpoint-4")
-        monkeypatch.setattr(run._Binding, "on_step_end", end_early)
-        with pytest.raises(TrimSFTError, match="after step 3 of 4; rerun the command to resume from"):
-            train_model(**fields, output_dir=copied.path)
-    else:
-        monkeypatch.setattr("trimsft.train.run.is_finite", lambda tensor: tensor.ndim == 2)
-        with pytest.raises(FloatingPointError, match=r"norm.weight holds numbers that are not finite, so there is no"):
-            train_model(**fields, output_dir=copied.path)
+    monkeypatch.setattr("trimsft.train.run.is_finite", lambda tensor: tensor.ndim == 2)
+    with pytest.raises(FloatingPointError, match=r"norm.weight holds numbers that are not finite, so there is no"):
+        train_model(**fields, output_dir=copied.path)
     monkeypatch.undo()
     assert not copied.is_finished() and not copied.model_dir.exists()
     assert train_model(**fields, output_dir=copied.path).steps == STEPS
-
-
-# a full disk ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["the manifest", "the model", "the telemetry"])
-def test_a_full_disk_costs_nothing_that_was_done(what, fields, whole, tmp_path, monkeypatch) -> None:
-    path, write, save = tmp_path / "run", Path.write_bytes, TrimSFTTrainer.save_model
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def save_half(self: Any, folder: str, **more: Any) -> None:
-        save(self, folder, **more)
-        if Path(folder).name == ".model":  # safetensors has its own class
-            monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-    def write_some(path: Path, content: bytes) -> int:
-        return fail() if ".manifest.json." in path.name else write(path, content)  # type: ignore[func-returns-value]
-
-    if what == "the manifest":
-        monkeypatch.setattr(Path, "write_bytes", write_some)
-    elif what == "the model":
-        monkeypatch.setattr(TrimSFTTrainer, "save_model", save_half)
-    else:
-        monkeypatch.setattr("trimsft.runs.files.os.write", fail)
-    with pytest.raises(WriteError) as failed:
-        train_model(**fields, output_dir=path)
-    monkeypatch.undo()
-    assert exit_code(failed.value) == 1 and "\n" not in str(failed.value)
-    assert not RunDirectory(path).is_finished() and not (path / ".model").exists()
-    assert train_model(**fields, output_dir=path).run.is_finished()
-    assert (path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()

@@ -1,22 +1,19 @@
 """TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import peft
 import pytest
 import torch
-import yaml
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments
+from transformers import EarlyStoppingCallback
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
     BAND,
     CHATS,
-    LENGTHS,
     LOSS_ERROR,
     MESSAGES,
     PAIRS,
@@ -33,7 +30,7 @@ from tests.train.tiny import (
     unpatched,
 )
 from trimsft import DFT, TokenStats, TrimSFT
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import UsageError
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 from trimsft.train.trainer import load_base
 
@@ -61,8 +58,6 @@ def assert_same_training(ours: Any, plain: Any) -> None:
     for got, expected in zip(ours.grads, plain.grads, strict=True):
         assert_same_gradients(got, expected)
 
-
-# a drop-in ----------------------------------------------------------------------------------------------------------
 
 DATA = {
     "text": (TEXTS, {}),
@@ -128,21 +123,6 @@ def test_sft_is_sfttrainer_in_evaluation(tmp_path) -> None:
         assert logged(ours, name) == pytest.approx(logged(plain, name), rel=LOSS_ERROR)
 
 
-@pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
-@pytest.mark.parametrize("objective", ["sft", "trim"])
-def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
-    def metrics(prediction: EvalPrediction) -> dict[str, float]:
-        return {"sum": float(abs(prediction.predictions).sum()), "labels": float(prediction.label_ids.sum())}
-
-    options = {"compute_metrics": metrics, "eval_dataset": Dataset.from_list(PAIRS)}
-    plain = make_trainer(SFTTrainer, make_model(), tmp_path, PAIRS, options)
-    ours = make_ours(tmp_path, PAIRS, options, objective=objective)
-    expected, got = plain.evaluate(), ours.evaluate()
-    assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
-    assert got["eval_labels"] == expected["eval_labels"]
-    assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
-
-
 @pytest.mark.parametrize(
     ("options", "settings"), [({"compute_loss_func": abs}, {}), ({}, {"label_smoothing_factor": 0.2})]
 )
@@ -150,9 +130,6 @@ def test_another_loss_has_no_place_beside_an_objective(options, settings, tmp_pa
     (name,) = {**options, **settings}
     with pytest.raises(UsageError, match=f"{name}: would replace the objective; use trl.SFTTrainer for it"):
         make_ours(tmp_path, PAIRS, options, objective="sft", **settings)
-
-
-# other objectives ---------------------------------------------------------------------------------------------------
 
 
 def sure(tokens: TokenStats) -> Tensor:
@@ -205,18 +182,14 @@ def test_the_model_of_the_user_is_given_back(settings, tmp_path) -> None:
     assert_plain()
     before = trainer.evaluate()
     assert_plain()
-    for _ in range(2):
-        trainer.train()
-        assert logged(trainer, "mean_weight")[-1] < 0.9
-        assert_plain()
+    trainer.train()
+    assert_plain()
     assert trainer.evaluate()["eval_weighted_loss"] != before["eval_weighted_loss"]
     trainer.training_step = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer.train()
     assert_plain()
 
-
-# the best of several ------------------------------------------------------------------------------------------------
 
 BEST = {
     "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
@@ -236,104 +209,38 @@ def test_a_model_that_has_left_the_band_is_not_the_best(tmp_path) -> None:
     assert trainer.state.best_global_step == 1 and trainer.evaluate()["eval_nll"] == pytest.approx(nll[0])
 
 
-@pytest.mark.parametrize(
-    ("settings", "chosen"),
-    [
-        ({}, (None, None)),
-        (BEST, ("eval_nll", False)),
-        ({"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "steps"}, ("eval_nll", False)),
-        (BEST | {"objective": "sft"}, ("loss", False)),
-        (BEST | {"metric_for_best_model": "nll", "greater_is_better": True}, ("nll", True)),
-    ],
-)
-def test_what_the_best_is_chosen_by(settings, chosen, tmp_path) -> None:
-    config = make_config(TrimSFTConfig, tmp_path, **settings)
-    assert (config.metric_for_best_model, config.greater_is_better) == chosen
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "max_length", "eos"),
-    [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
-)
-def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, eos, tmp_path, caplog) -> None:
-    config = make_config(kind, tmp_path, learning_rate=0.25, seed=7, hub_token="secret", **changes)
+def test_arguments_of_a_parent_class_are_taken_over(tmp_path, caplog) -> None:
+    config = make_config(SFTConfig, tmp_path, learning_rate=0.25, max_length=9, hub_token="secret")
     rows = Dataset.from_list(PAIRS)
     trainer = TrimSFTTrainer(make_model(), config, train_dataset=rows, processing_class=make_tokenizer())
     args = trainer.args
     assert type(args) is TrimSFTConfig
-    assert (args.learning_rate, args.seed, args.hub_token) == (0.25, 7, "secret")
-    assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
+    assert (args.learning_rate, args.max_length, args.hub_token) == (0.25, 9, "secret")
     assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
-    assert f"objective: 'trim', the default, which {kind.__name__} does not name" in caplog.text
+    assert "objective: 'trim', the default, which SFTConfig does not name" in caplog.text
 
 
 def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
-    with caplog.at_level(logging.INFO, logger="trimsft"):
-        options = {"eval_dataset": Dataset.from_list(TEXTS[:2])}
-        trainer = make_ours(tmp_path, TEXTS, options, max_length=40)
-    train, evaluation = [record for record in caplog.records if " data: " in record.message]
-    assert train.levelno == logging.WARNING and evaluation.levelno == logging.INFO
-    assert "max_length=40 cuts 1 row by 5 tokens" in train.message
-    report = trainer.length_reports["train"]
-    assert (report.rows, report.longest, report.truncated) == (8, max(LENGTHS) + 1, 1)
-    assert report.tokens == sum(LENGTHS) + 8
+    trainer = make_ours(tmp_path, TEXTS, max_length=40)
+    assert "train data: " in caplog.text and "max_length=40 cuts 1 row by 5 tokens" in caplog.text
     assert max(map(len, trainer.train_dataset["input_ids"])) == 40
     # a row that keeps nothing goes
     rows = [{"prompt": " ".join(["w1"] * 12), "completion": " w2"}, *PAIRS]
     trainer = make_ours(tmp_path, rows, max_length=12)
     assert trainer.length_reports["train"].dropped == 1 and len(trainer.train_dataset) == len(PAIRS)
-    # wrapping cuts nothing off
-    trainer = make_ours(tmp_path, TEXTS, packing=True, packing_strategy="wrapped", max_length=10)
-    assert trainer.length_reports["train"].truncated == 0
-    assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
 
 
-def test_data_without_rows_is_refused(tmp_path) -> None:
-    none = Dataset.from_list(PAIRS).select([])
-    with pytest.raises(DataError, match="train_dataset: has no rows"):
-        make_ours(tmp_path, none)
-    with pytest.raises(DataError, match="eval_dataset: has no rows"):
-        make_ours(tmp_path, options={"eval_dataset": none})
-    with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
-        make_ours(tmp_path, max_length=4)
-
-
-@pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
-def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
+def test_a_non_finite_weight_names_the_place(tmp_path) -> None:
     trainer = make_ours(tmp_path)
     seen = record_batches(trainer)
 
     def spoil(*_: Any) -> None:
         if len(seen) == 3:  # of two a step
-            trainer.model.get_parameter(where).data[0, 0] = torch.nan
+            trainer.model.lm_head.weight.data[0, 0] = torch.nan
 
     trainer.model.register_forward_pre_hook(spoil)
     with pytest.raises(FloatingPointError, match=r"step 2, rank 0: non-finite logits at \d+ of \d+"):
         trainer.train()
-
-
-def test_a_card_names_model_data_settings_and_figures(tmp_path) -> None:
-    model = make_model()
-    model.config._name_or_path = "some/base"
-    options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    settings = {"margin": 0.25, "bandwidth": 2.0, "learning_rate": 0.0123, "eval_strategy": "steps", "eval_steps": 1}
-    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, PAIRS, options, **settings)
-    trainer.train()
-    trainer.create_model_card(model_name="mine", dataset_name="some/data", tags=["maths", "trl"])
-    _, header, text = (tmp_path / "README.md").read_text().split("---\n", 2)
-    header = yaml.safe_load(header)
-    assert header["base_model"] == "some/base" and header["datasets"] == ["some/data"]
-    assert header["tags"] == ["maths", "sft", "trimsft", "trl"] and header["library_name"] == "transformers"
-    (first, last), evaluated = logged(trainer, "nll"), logged(trainer, "eval_loss")
-    for part in (
-        "# mine\n", "Fine-tuned from `some/base`", "`TrimSFT(margin=0.25, bandwidth=2.0)`", "Data: `some/data`.",
-        "learning_rate 0.0123", f"| nll | {first:.4g} | {last:.4g} |", f"{evaluated[-1]:.4g} |",
-        f"train: {trainer.length_reports['train']}",
-    ):  # fmt: skip
-        assert part in text
-
-
-# the model that a training begins with ---------------------------------------------------------------------------
 
 
 def test_a_soft_cap_of_attention_is_not_left_out(tmp_path, caplog) -> None:
@@ -375,10 +282,6 @@ def test_one_batch_of_eight_however_it_is_cut(objective, tmp_path) -> None:
         assert logged(parts, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
         assert logged(parts, "weighted_loss") == pytest.approx([loss], rel=LOSS_ERROR)
         assert_same_gradients(parts.grads[0], gradients)
-        if accumulated == 8:
-            # the usual mistake, a mean of means, is far outside of the tolerance
-            means = [plain_step(before, [batch], parts.objective)[0] for batch, _ in parts.batches]
-            assert sum(means) / len(means) != pytest.approx(loss, rel=1e-3)
 
 
 def row(length: int, ignored: int) -> dict[str, list[int]]:

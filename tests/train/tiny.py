@@ -6,6 +6,7 @@ trainer.grads     # of every optimizer step, by name
 """
 
 import copy
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,16 @@ def make_model(kind: str = "llama", *, dtype: torch.dtype = torch.float32, seed:
     if head.bias is not None:
         head.bias.data.normal_(0, 1)
     return model.to(dtype)
+
+
+class Evil:
+    """Unpickled, it makes the folder `mark`."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.makedirs, (str(self._mark), 0o777, True)
 
 
 LENGTHS = (2, 31, 5, 17, 3, 44, 9, 12)

@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any
 
-from trimsft.errors import FAILED, REFUSED, end_at_once, handle_signals
+from trimsft.errors import REFUSED, end_at_once, handle_signals
 
 EXTRAS = {
     "train": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
@@ -31,12 +31,6 @@ def main() -> None:
         install = f"pip install 'trimsft[{EXTRAS.get(command, 'study')}]'"
         print(f"trimsft: the package {error.name} is not installed; {install}", file=sys.stderr)  # noqa: T201
         sys.exit(REFUSED)
-    except OSError as error:  # what is printed cannot be: all else ends within its command
-        from trimsft.cli.terminal import tell
-
-        tell(f"the output cannot be written ({error.strerror})")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds of it
-        sys.exit(FAILED)
     finally:
         handle_signals(signal.SIG_DFL)  # nothing is left to do that an exception could end well
 

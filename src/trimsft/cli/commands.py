@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import shlex
@@ -18,7 +17,7 @@ from trimsft.audit.run import AuditSettings
 from trimsft.cli import study, terminal
 from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import command_of, flag_names
-from trimsft.cli.terminal import JsonFlag, Output, Progress, ending, note, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output, progress, tell
 from trimsft.errors import UsageError, counted
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.models import ExportSettings
@@ -60,7 +59,6 @@ def train_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", hidden=True)] = False,
     gpus: Annotated[str | None, typer.Option(hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", hidden=True)] = False,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
 ) -> None:
     """Fine-tune a model.
@@ -79,7 +77,7 @@ def train_command(
       --out PATH             the run directory; also --output_dir
       --dry-run              measure one step on the longest rows; keep nothing
       --dry-run --gpus 2xA6000   memory, hours, downloads elsewhere
-      --json, --quiet        print the result as JSON; print no progress
+      --json                 print the result as JSON
 
     \b
     Examples:
@@ -92,7 +90,7 @@ def train_command(
 
         Parser().print_help()
         return
-    with ending(train_flag, level=logging.INFO, quiet=quiet):
+    with ending(train_flag, level=logging.INFO):
         if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         if gpus is not None and not dry_run:
@@ -110,8 +108,7 @@ def train_command(
         else:
             from trimsft.train.run import train
 
-            lines = io.StringIO() if quiet else sys.stderr
-            with redirect_stdout(lines) if quiet or as_json else nullcontext():
+            with redirect_stdout(sys.stderr) if as_json else nullcontext():
                 result = train(settings)
             done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
             output = Output(done | {"metrics": result.metrics})
@@ -128,26 +125,23 @@ def watch(settings: WatchSettings) -> None:
     Example:
       trimsft watch runs/trim
     """
-    from rich.live import Live
-    from rich.text import Text
-
-    console, has_ended = terminal.make_console(), False
-    with Live(console=console, auto_refresh=False) as live:
-        while not has_ended:
-            text, has_ended = look(settings.run.expanduser(), console.width)
-            live.update(Text(f"{text}\n"), refresh=True)
-            if settings.once or has_ended:
-                return
-            time.sleep(2)
+    console = terminal.make_console()
+    while True:
+        text, has_ended = look(settings.run.expanduser(), console.width)
+        typer.echo(text)
+        if settings.once or has_ended:
+            return
+        time.sleep(2)
+        console.clear()
 
 
 @commands.command("eval")
-@command_of(EvalSettings, resumes=True, shown=EVAL)
+@command_of(EvalSettings, shown=EVAL)
 def evaluate(settings: EvalSettings) -> Output:
     """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded
-    is never generated again: rerun the command to resume, or with more samples or problems.
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is
+    recorded is never generated again: rerun the command to resume, or with more samples.
 
     \b
     Examples:
@@ -162,17 +156,16 @@ def evaluate(settings: EvalSettings) -> Output:
     def start(benchmark: str, prompts: Prompts) -> None:
         # a template is somebody's text: nothing in it may act on the terminal
         shown = visible(prompts.example).replace("\n", "\n  ")
-        for text in (f"{benchmark}, the first prompt:\n  {shown}", *prompts.notes):
-            note(text)
+        tell(f"{benchmark}, template {prompts.template}, the first prompt:\n  {shown}")
 
-    with Progress() as show:
+    with progress() as show:
         evaluated = run.evaluate(
             settings,
-            on_load=lambda names: note(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
+            on_load=lambda names: tell(f"loading {settings.model}, to be evaluated on {', '.join(names)}"),
             on_start=start,
             on_progress=lambda name, done, total, text: show(name, done, total, text=text),
         )
-    note(f"recorded in {settings.run.eval_dir}")
+    tell(f"recorded in {settings.run.eval_dir}")
     return Output(evaluated.as_json(), [summary_table(evaluated.scores, Path(settings.model).name)])
 
 
@@ -181,8 +174,8 @@ def evaluate(settings: EvalSettings) -> Output:
 def compare(settings: CompareSettings) -> Output:
     """Compare evaluated runs, problem by problem.
 
-    Shows the differences from the first run: sampled, greedy, and at the first run's best temperature,
-    with 95 % intervals and sign-flip p-values, corrected for the number of comparisons.
+    Shows the differences from the first run: sampled, greedy, and at its best temperature, with
+    95 % intervals and sign-flip p-values, corrected for the number of comparisons.
 
     \b
     Example:
@@ -195,18 +188,18 @@ def compare(settings: CompareSettings) -> Output:
     if settings.style == "terminal":
         return Output(value, compared.tables)
     for sentence in compared.left_out:  # on a terminal they stand below the tables
-        note(sentence)
+        tell(sentence)
     return Output(value, lines=[compared.render(settings.style)])
 
 
 @commands.command("tokens")
-@command_of(TokenSettings, resumes=True, shown=TOKENS)
+@command_of(TokenSettings, shown=TOKENS)
 def tokens(settings: TokenSettings) -> Output:
     """Measure what a model thinks of every trained token.
 
-    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each token.
-    Says whether the model supports the data, and which band to train with. Several models are compared
-    on the same rows. Finished tables are kept when the command is run again.
+    Writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of each.
+    Says whether the model supports the data, and which band to train with. Several models are
+    compared on the same rows. Finished tables are kept when the command is run again.
 
     \b
     Examples:
@@ -221,13 +214,13 @@ def tokens(settings: TokenSettings) -> Output:
         with console.capture() as text:
             show_preview(seen, console)
         return Output(seen.as_json(), lines=[text.get().rstrip("\n")])
-    with Progress() as show:
+    with progress() as show:
         tables = measure_tokens(settings, on_progress=show)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
-        note(f"wrote {one.path}" if one.is_new else already)
+        tell(f"wrote {one.path}" if one.is_new else already)
     if tables.incomparable is not None:
-        terminal.tell(tables.incomparable.message(flag_names(TokenSettings)))
+        tell(tables.incomparable.message(flag_names(TokenSettings)))
     return Output(tables.as_dict(), tables.tables, _verdicts(tables, settings))
 
 
@@ -262,19 +255,19 @@ def report(settings: ReportSettings) -> Output:
     with terminal.make_console(stderr=True).status("reading runs"):
         files = make_report(settings)
     for warning in files.warnings:
-        terminal.tell(warning)
+        tell(warning)
     value = {"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}
     return Output(value, lines=[f"Wrote {files.page}", *map(str, files.others)])
 
 
 @commands.command("audit")
-@command_of(AuditSettings, resumes=True, shown=AUDIT)
+@command_of(AuditSettings, shown=AUDIT)
 def audit(settings: AuditSettings) -> Output:
     """Rank what looks wrong in training data.
 
-    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and
-    still so after a short training on other rows: noise stays low, news rises. The data itself is never
-    changed. Rerun the command to resume.
+    A suspect is a token far below the model's own choice in a row that the model supports
+    otherwise, and still so after a short training on other rows: noise stays low, news rises.
+    The data itself is never changed. Rerun the command to resume.
 
     \b
     Example:
@@ -282,10 +275,10 @@ def audit(settings: AuditSettings) -> Output:
     """
     from trimsft.audit.run import audit as run_audit
 
-    with Progress() as show:
+    with progress() as show:
         result = run_audit(settings, on_progress=show)
     flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
-    note(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
+    tell(f"{counted(len(result.suspects), 'suspect')}, {flagged}; the ranking is {result.folder.suspects_path}")
     return Output(result.as_dict(), result.tables if result.suspects else [])
 
 
@@ -294,8 +287,8 @@ def audit(settings: AuditSettings) -> Output:
 def export(settings: ExportSettings) -> Output:
     """Write a trained model as one folder for other programs.
 
-    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype,
-    with configuration, tokenizer and template: for vLLM, llama.cpp and whatever loads such a folder.
+    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in
+    one dtype, with configuration, tokenizer and template: for vLLM, llama.cpp and others.
 
     \b
     Example:
@@ -305,8 +298,7 @@ def export(settings: ExportSettings) -> Output:
 
     exported = export_model(settings.model, settings.out, dtype=settings.dtype)
     merged = ", the adapter merged into its base" if exported.is_merged else ""
-    line = f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}"
-    return Output(vars(exported), lines=[line])
+    return Output(vars(exported), lines=[f"Wrote {exported.folder} in {exported.dtype}{merged}"])
 
 
 CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="The folder to copy them to.")]
@@ -316,8 +308,8 @@ CopyFolder = Annotated[Path | None, typer.Option("--out", metavar="PATH", help="
 def recipes(out: CopyFolder = None, as_json: JsonFlag = False) -> None:
     """List the shipped recipes and examples, or copy them.
 
-    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to where
-    the documentation has it. What is there already is never replaced.
+    train takes a recipe by its name. What is for accelerate, Slurm or Python is copied first, to
+    where the documentation has it. What is there already is never replaced.
 
     \b
     Example:

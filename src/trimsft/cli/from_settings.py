@@ -1,7 +1,7 @@
 """Commands made from settings: each field of a dataclass becomes an option.
 
 @app.command("eval")
-@command_of(EvalSettings, resumes=True, shown="benchmarks samples out")
+@command_of(EvalSettings, shown="benchmarks samples out")
 def evaluate(settings: EvalSettings) -> Output: ...
 
 What the function takes beyond the settings are options of the command alone. It may return what is
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trimsft.cli.terminal import JsonFlag, Output, QuietFlag, ending, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output
 from trimsft.options import options_of
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -35,23 +35,20 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 HelpAllFlag = Annotated[bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options.")]
 
 
-def command_of(
-    kind: type, *, resumes: bool = False, shown: str = ""
-) -> Callable[[Callable[..., Output | None]], Callable[..., None]]:
+def command_of(kind: type, *, shown: str = "") -> Callable[[Callable[..., Output | None]], Callable[..., None]]:
     """Turn a function of settings into one that typer can read.
 
     Args:
-        resumes: whether the command, called again, goes on with what was interrupted.
         shown: the fields that --help lists, --help-all lists all; empty for all.
     """
 
     def wrap(run: Callable[..., Output | None]) -> Callable[..., None]:
         own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
-        flags = {"as_json": JsonFlag, "quiet": QuietFlag} | ({"help_all": HelpAllFlag} if shown else {})
+        flags = {"as_json": JsonFlag} | ({"help_all": HelpAllFlag} if shown else {})
 
-        def call(*, as_json: bool, quiet: bool, help_all: bool = False, **given: Any) -> None:
+        def call(*, as_json: bool, help_all: bool = False, **given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            with ending(flag_names(kind), resumes=resumes, quiet=quiet):
+            with ending(flag_names(kind)):
                 output = run(kind(**given), **extra)
             if output is not None:
                 print_output(output, as_json)

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.from_settings import command_of
-from trimsft.cli.terminal import JsonFlag, Output, ending, note, print_output
+from trimsft.cli.terminal import JsonFlag, Output, ending, print_output, tell
 from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.study import run as command
@@ -51,7 +51,7 @@ def study_list(as_json: JsonFlag = False) -> None:
 
 
 @study_app.command("run")
-@command_of(command.StudySettings, resumes=True, shown=STUDY)
+@command_of(command.StudySettings, shown=STUDY)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
     """Run what is missing of a study, and write its tables.
 
@@ -120,7 +120,7 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     print_output(Output(files, lines=files), as_json)
 
 
-@command_of(SweepSettings, resumes=True, shown=SWEEP)
+@command_of(SweepSettings, shown=SWEEP)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     """Train a grid of settings and say which is best.
 
@@ -134,7 +134,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
     return run_or_plan(settings, dry_run=dry_run)
 
 
-@command_of(QuickstartSettings, resumes=True)
+@command_of(QuickstartSettings)
 def quickstart(settings: QuickstartSettings) -> Output:
     """Compare objectives on a small model, on a CPU, offline.
 
@@ -167,7 +167,7 @@ def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lam
     def on_event(event: CellState) -> None:
         what = event.note or (result(event.cell) if event.state == "done" else "")
         shown = ([] if event.state == "running" else [event.state]) + ([what] if what else [])
-        note(f"{label(event.cell)}: {', '.join(shown)}")
+        tell(f"{label(event.cell)}: {', '.join(shown)}")
 
     return on_event
 

@@ -1,7 +1,7 @@
 """What commands share on a terminal: how they end, what they say on stderr, progress, results.
 
-A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused as it
-stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
+A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused
+as it stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,36 +22,26 @@ import typer
 from trimsft.errors import FAILED, SIGNALS, TrimSFTError, end_at_once, exit_code, handle_signals, interrupt, one_line
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from rich.console import Console
 
     from trimsft.tables import Table
 
 PAUSE = 30.0  # seconds between two lines of progress, where there is no terminal
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no progress or notes.")]
-_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextlib.contextmanager
-def ending(
-    name_of: Callable[[str], str] = str, *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
-) -> Iterator[None]:
+def ending(name_of: Callable[[str], str] = str, *, level: int = logging.WARNING) -> Iterator[None]:
     """Turn what is raised within into a line and an exit code, what is logged into lines.
 
     Args:
-        level: the least that is printed of what this package logs.
         name_of: gives what a field is called on the command line of this command.
-        resumes: whether the command, interrupted and called again, goes on with what it has done.
-        quiet: whether results and errors alone are printed.
+        level: the least that is printed of what this package logs.
     """
-    before, logger, handler = _quiet.set(quiet), logging.getLogger("trimsft"), logging.Handler()
+    logger, handler = logging.getLogger("trimsft"), logging.Handler()
     handler.emit = lambda record: is_first_process() and tell(one_line(Exception(record.getMessage())))  # type: ignore
     logger.addHandler(handler)
-    logger.setLevel(logging.ERROR if quiet else level)
-    if quiet:
-        os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
+    logger.setLevel(level)
     try:
         if signal.getsignal(signal.SIGTERM) is end_at_once:  # not for a caller in Python
             handle_signals(interrupt)
@@ -60,7 +49,7 @@ def ending(
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is interrupt:
             handle_signals(signal.SIG_IGN)  # a second one would cut off what is said of the first
-        line = _last_line(error, name_of, resumes=resumes)
+        line = _last_line(error, name_of)
         if line is None:
             raise
         if line:
@@ -69,23 +58,18 @@ def ending(
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)
-        _quiet.reset(before)
 
 
-def _last_line(error: BaseException, name_of: Callable[[str], str], *, resumes: bool) -> str | None:
+def _last_line(error: BaseException, name_of: Callable[[str], str]) -> str | None:
     """Return the line for an error, empty if another process says it; None for a bug."""
     if isinstance(error, TrimSFTError):
         return "" if error.is_reported else error.message(name_of)
     if isinstance(error, KeyboardInterrupt):
-        kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
-        word = SIGNALS[getattr(error, "number", signal.SIGINT)]
-        return word + (getattr(error, "details", "") or kept) if is_first_process() else ""
+        kept = getattr(error, "details", "") or "; what is finished is kept; rerun the command to resume"
+        return SIGNALS[getattr(error, "number", signal.SIGINT)] + kept if is_first_process() else ""
     if not isinstance(error, RuntimeError):
         return one_line(error)
     torch = sys.modules.get("torch")
-    # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
-    if torch and (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
-        return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
     # too little memory, a device that is gone: nothing that a traceback would explain
     is_from_torch = torch and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
     return str(error).partition("\n")[0] if is_from_torch else None
@@ -101,51 +85,37 @@ def tell(text: str) -> None:
         typer.echo(f"trimsft: {rank}{text}", err=True)
 
 
-def note(text: str) -> None:
-    """Print a line that --quiet leaves out."""
-    if not _quiet.get():
-        tell(text)
-
-
 def is_first_process() -> bool:
     """Return whether this is the first, or only, process of a launcher such as torchrun."""
     return os.environ.get("RANK", "0") == "0"
 
 
-class Progress:
-    """`with Progress() as show: show("math500", 210, 360)`: a bar for each name on a terminal.
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[..., None]]:
+    """Show a bar for each name on a terminal: `with progress() as show: show("math500", 210, 360)`.
 
     Elsewhere a line when a name or its stage is new, one at its end, others every half minute.
     """
+    from rich.markup import escape
+    from rich.progress import Progress
 
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bars
+    console, tasks = make_console(stderr=True), dict[str, Any]()
+    printed = dict[str, tuple[object, float]]()  # at the last line of a name
 
-        console = make_console(stderr=True)
-        texts = [TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]")]
-        columns = (texts[0], BarColumn(18), texts[1])
-        self._bars = Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._tasks: dict[str, Any] = {}
-        self._printed: dict[str, tuple[object, float]] = {}  # at its last line
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._bars.stop()
-
-    def __call__(self, name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
-        text = text or " ".join(filter(None, (stage, f"{done:,} of {total:,}" if total else "")))
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, text=text)
-        self._bars.update(self._tasks[name], completed=done, total=total or None, text=text)
+    def show(name: str, done: int, total: int, stage: str = "", text: str = "") -> None:
+        parts = [text] if text else [stage, f"{done:,} of {total:,}" if total else ""]
+        text = f"{name}: {' '.join(filter(None, parts))}"
+        if name not in tasks:
+            tasks[name] = bars.add_task("")
+        bars.update(tasks[name], completed=done, total=total or None, description=escape(text))
         place, now = (stage, 0 < total == done), time.monotonic()
-        before, when = self._printed.get(name, (None, now))
-        if self._bars.disable and (place != before or now >= when + PAUSE):
-            self._printed[name] = (place, now)
-            note(f"{name}: {text}")
+        before, when = printed.get(name, (None, now))
+        if bars.disable and (place != before or now >= when + PAUSE):
+            printed[name] = (place, now)
+            tell(text)
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield show
 
 
 # ---- results
@@ -179,7 +149,7 @@ def print_output(output: Output, as_json: bool) -> None:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console without colours for numbers; on stderr it is silent with --quiet."""
+    """Return a console without colours for numbers."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, quiet=stderr and _quiet.get())
+    return Console(stderr=stderr, highlight=False)

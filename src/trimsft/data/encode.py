@@ -319,7 +319,9 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
     from trimsft.head import IGNORED
 
     lengths, trained = [], []
-    for row in dataset.select_columns(["labels"]).with_format("numpy"):
+    for row in dataset.select_columns(["input_ids", "labels"]).with_format("numpy"):
+        if len(row["input_ids"]) != len(row["labels"]):
+            raise DataError("input_ids and labels of a row differ in length", field="dataset")
         low, high = kept_window(len(row["labels"]), max_length, keep)
         lengths.append(len(row["labels"]))
         trained.append(int((row["labels"][low + 1 : high] != IGNORED).sum()))  # nothing predicts the first

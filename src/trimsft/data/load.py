@@ -32,7 +32,6 @@ from trimsft.data.formats import (
 from trimsft.data.templates import TEMPLATE_NAMES, TRAIN_ON, Rendering, check_template_name
 from trimsft.data.weights import parse_weights
 from trimsft.errors import DataError, TrimSFTError, one_line
-from trimsft.models import asking_hub
 from trimsft.options import option
 
 if TYPE_CHECKING:
@@ -237,8 +236,7 @@ def _ask_hub(config: DataConfig, split: str) -> Any:
         hint = f"did you mean {str(path.parent / near[0])!r}?"
         raise DataError("no such file", field="dataset_name", value=name, hint=hint)
     try:
-        with asking_hub(name):
-            return datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
+        return datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
     except Exception as error:  # network, hub and format errors come as many types
         problem = f"cannot load split {split!r} of {name!r} from the hub ({one_line(error)[:300]})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"

@@ -157,16 +157,15 @@ _DEEPSEEK_BOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>"
 _DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # later models have it, whose prompts differ
 
 
-def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate, str]:
-    """Choose for `--template auto` in evaluation; return the template's name, the template, and in one line why.
+def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate]:
+    """Choose for `--template auto` in evaluation; return the template's name and the template.
 
     The recipe evaluates each family of base models with a fixed text. A family is known by its tokenizer, never by a
     name or a path, which change when a model is trained or moved.
     """
-    name, why = recognise(tokenizer)
-    if system_prompt is not None and name not in ("chat", "plain"):
-        fixed, name = name, "chat" if tokenizer.chat_template else "plain"
-        why = f"{fixed} would be the published one, but its text has no place for the system prompt given"
+    name = recognise(tokenizer)
+    if system_prompt is not None and name not in ("chat", "plain"):  # their text has no place for it
+        name = "chat" if tokenizer.chat_template else "plain"
     try:
         template = choose_template(name, tokenizer, system_prompt)
     except TemplateError as refused:
@@ -174,25 +173,22 @@ def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, P
             template = ChatTemplate(tokenizer, "", SYSTEM_PROMPT if system_prompt is None else system_prompt)
         except TemplateError:
             raise refused from None
-        why += ", which takes no system message, so the instruction stands in the user's"
-    return name, template, f"template auto: {name}, because {why}"
+    return name, template
 
 
-def recognise(tokenizer: Any) -> tuple[str, str]:
-    """Return the name of a template and the evidence for it."""
+def recognise(tokenizer: Any) -> str:
+    """Return the name of the template that a tokenizer gives away: by its special tokens and its chat template."""
     has_chat = bool(getattr(tokenizer, "chat_template", None))
     vocabulary = tokenizer.get_vocab()
     has_qwen_tokens = tokenizer.bos_token is None and all(mark in vocabulary for mark in _QWEN)
     has_deepseek_tokens = tokenizer.bos_token == _DEEPSEEK_BOS and _DEEPSEEK_CHAT not in vocabulary
     if has_chat and has_qwen_tokens and _is_chatml(tokenizer):
-        return "qwen-boxed", "the tokenizer has Qwen's tokens and its ChatML template"
+        return "qwen-boxed"
     if has_deepseek_tokens and (not has_chat or _rendered(tokenizer, []).endswith("User: ?\n\nAssistant:")):
-        return "deepseek", "the tokenizer is DeepSeek's, of models that know User: and Assistant:"
+        return "deepseek"
     if not has_chat and all(mark in vocabulary for mark in _LLAMA_3):
-        return "llama-base-boxed", "the tokenizer is that of Llama 3, without a chat template"
-    if has_chat:
-        return "chat", "the tokenizer has a chat template of its own"
-    return "plain", "the tokenizer has no chat template"
+        return "llama-base-boxed"
+    return "chat" if has_chat else "plain"
 
 
 def _is_chatml(tokenizer: Any) -> bool:

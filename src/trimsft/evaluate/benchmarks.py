@@ -1,6 +1,6 @@
 r"""Benchmarks: where problems come from.
 
-A published one is read from the hub, or from `<name>.jsonl` in a folder; any other file of JSON Lines is one, too:
+A published one is read from the hub by its name; any file of JSON Lines is one, too:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
     {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
@@ -27,7 +27,6 @@ from trimsft.errors import DataError, RunError, one_line
 from trimsft.grading import Rules
 from trimsft.grading.rules import LETTERS
 from trimsft.lab.task import ALL_TIERS, benchmark
-from trimsft.models import asking_hub
 from trimsft.options import unknown_name
 from trimsft.runs.parsing import checked
 
@@ -41,9 +40,9 @@ class Problem:
     id: str
     problem: str
     answer: str | tuple[str, ...]  # a tuple: several, any of which is right
-    multiple: bool = False
+    is_multiple_answer: bool = False
     tolerance: float | None = None
-    absolute: float | None = None
+    error: float | None = None
     unit: str | None = None
     choices: tuple[str, ...] = ()
 
@@ -56,17 +55,12 @@ class Problem:
     @property
     def rules(self) -> Rules:
         """Return them for boxed mathematics."""
-        return Rules(self.multiple, self.tolerance, self.absolute, self.unit, choices=self.choices)
+        return Rules(self.is_multiple_answer, self.tolerance, self.error, self.unit, choices=self.choices)
 
 
 def benchmark_name(name_or_path: str | Path) -> str:
     """Return what a benchmark is called in a run directory: its name, or the file's without the ending."""
-    whole = Path(name_or_path).name
-    name = re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", whole, flags=re.IGNORECASE)
-    if not name.strip("."):  # a folder's name for itself, or for the one above it
-        hint = "rename the file"
-        raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
-    return name
+    return re.sub(r"(.)\.jsonl(\.gz)?$", r"\1", Path(name_or_path).name, flags=re.IGNORECASE)
 
 
 # ---- the list
@@ -155,70 +149,54 @@ BENCHMARKS: dict[str, Benchmark] = {
 }  # fmt: skip
 
 
-def load_benchmark(
-    name_or_path: str | Path, data_dir: str | Path | None = None, limit: int | None = None, *, letters: bool = False
-) -> list[Problem]:
-    """Load the problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
+def load_benchmark(name_or_path: str | Path, limit: int | None = None, *, letters: bool = False) -> list[Problem]:
+    """Load the problems of a benchmark of the list, or of a file.
 
     `letters`: answers are letters, and choices are asked; elsewhere a column of that name is somebody else's.
     """
-    path, name = find_file(name_or_path, data_dir), str(name_or_path)
+    path, name = find_file(name_or_path), str(name_or_path)
     if path is not None:
         problems = read_problems(path, letters=letters)
     elif name in ALL_TIERS:
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(name, letters)
+        problems = _load_from_hub(name)
     published = BENCHMARKS.get(benchmark_name(name))
     tolerance = None if published is None else published.tolerance
     asked = [one if letters else replace(one, choices=()) for one in problems[:limit]]
     return [replace(one, tolerance=one.tolerance or tolerance) for one in asked]
 
 
-def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
+def find_file(name_or_path: str | Path) -> Path | None:
     """Return the local file that a benchmark is read from; None: the hub, or the lab."""
     name, path = str(name_or_path), Path(name_or_path).expanduser()
-    is_known, is_file, field = name in BENCHMARKS or name in ALL_TIERS, name.lower().endswith(SUFFIXES), "benchmarks"
-    if not is_file and data_dir is not None and name not in ALL_TIERS:
-        path, is_file, field = Path(data_dir).expanduser() / f"{name}.jsonl", True, "data_dir"
-    if is_file and not path.is_file():
-        raise DataError(f"no such file: {str(path)!r}", field=field)
-    if not is_file and not is_known:
+    if name in BENCHMARKS or name in ALL_TIERS:
+        return None
+    if not name.lower().endswith(SUFFIXES):
         raise unknown_name("benchmarks", name, [*BENCHMARKS, *ALL_TIERS, "the path of a .jsonl file"])
-    return path if is_file else None
+    if not path.is_file():
+        raise DataError(f"no such file: {str(path)!r}", field="benchmarks")
+    return path
 
 
 # ---- the hub
 
 
-def _load_from_hub(name: str, letters: bool) -> list[Problem]:
+def _load_from_hub(name: str) -> list[Problem]:
     import datasets
 
     source = BENCHMARKS[name]
     try:
-        with asking_hub(source.hub):
-            rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
+        rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
-        raise DataError(
-            f"cannot load {name!r} from the hub, {source.hub} at {source.revision}: {one_line(error).rstrip('.')}",
-            field="benchmarks",
-            hint=f"without the hub, name a folder that holds {name}.jsonl",
-            remedy=("data_dir", "FOLDER"),
-        ) from error
-    return with_distinct_ids(from_hub(name, row, number, letters) for number, row in enumerate(rows))
-
-
-def from_hub(name: str, row: Mapping[str, Any], number: int, letters: bool = False) -> Problem:
-    """Return a row of a published benchmark as a problem."""
-    published = BENCHMARKS[name]
-    place = f"{published.hub}, row {number}"
-    renamed = {**row, **{field: row.get(column) for field, column in published.columns.items()}}
-    try:
-        if renamed.get("answer") is not None:
-            renamed["answer"] = published.read_answer(renamed["answer"])
-    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
-        raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return as_problem(renamed, place, f"{name}-{number}", letters)
+        problem = f"cannot load {name!r} from the hub, {source.hub}: {one_line(error)}"
+        raise DataError(problem, field="benchmarks", hint=f"or name a file FOLDER/{name}.jsonl") from error
+    problems = []
+    for number, row in enumerate(rows):
+        renamed = {**row, **{field: row[column] for field, column in source.columns.items()}}
+        renamed["answer"] = source.read_answer(renamed["answer"])
+        problems.append(as_problem(renamed, f"{source.hub}, row {number}", f"{name}-{number}"))
+    return with_distinct_ids(problems)
 
 
 # ---- files of problems
@@ -244,14 +222,11 @@ def with_distinct_ids(problems: Iterable[Problem]) -> list[Problem]:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """Return JSON Lines that `read_problems` reads back."""
-    in_rows = {"multiple": "is_multiple_answer", "absolute": "error"}
-    lines = []
-    for problem in problems:
-        given = {
-            name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False
-        }
-        lines.append(json.dumps({in_rows.get(name, name): value for name, value in given.items()}) + "\n")
-    return "".join(lines).encode()
+    rows = (
+        {name: value for name, value in asdict(problem).items() if value not in (None, ()) and value is not False}
+        for problem in problems
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:
@@ -283,9 +258,9 @@ class _Row:
 def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: bool = False) -> Problem:
     """Return a row as a problem; `letters` says that its answers are letters of choices."""
     values = {one.name: row.get(one.name) for one in fields(_Row)}
-    known = json.dumps({name: value for name, value in values.items() if value != [] and not _is_blank(value)})
+    known = {name: value for name, value in values.items() if value not in (None, []) and str(value).strip()}
     try:
-        read = checked(_Row, known, where=place, is_json=True)  # which takes no number for a text
+        read = checked(_Row, json.dumps(known), where=place, is_json=True)  # which takes no number for a text
         choices = tuple(str(one).strip() for one in read.choices) if isinstance(read.choices, list) else ()
         if letters and choices and not 2 <= len(choices) <= len(LETTERS):
             raise ValueError(f"'choices' must be 2 to {len(LETTERS)}, got {len(choices)}")
@@ -297,9 +272,9 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
             id=str(default_id if read.id is None else read.id),
             problem=read.problem,
             answer=texts[0] if len(texts) == 1 else texts,
-            multiple=read.is_multiple_answer,
+            is_multiple_answer=read.is_multiple_answer,
             tolerance=read.tolerance,
-            absolute=None if read.error is None else float(read.error),
+            error=None if read.error is None else float(read.error),
             unit=read.unit,
             choices=choices,
         )
@@ -309,10 +284,6 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, letters: boo
     except ValueError as error:
         raise DataError(f"{place}: {error}") from error
     return problem
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _letter(answer: _Text, choices: Sequence[str]) -> str:

@@ -16,15 +16,13 @@ difference could as well have the other sign: p is the share of sign patterns wh
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from trimsft.evaluate.metrics import difference_bounds
 from trimsft.evaluate.scores import BenchmarkScore, by_benchmark, require_same_problems
 from trimsft.intervals import RESAMPLES, Array, Interval, mean_intervals
-
-Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
 
 LEVEL = 0.05
 AVERAGE = "average"  # stands for the mean over benchmarks where a benchmark is named
@@ -87,10 +85,33 @@ def compare_runs(
         strata = [np.stack(columns_of, axis=1) for columns_of in changes]
         differences[place] = iter(mean_intervals(strata, bounds, resamples=resamples, seed=seed))
     compared = []
-    for metric, run in columns:
-        for place, within in places.items():
-            pairs = [(reference[one], tables[run][one]) for one in within]
-            compared.append(_compare_pairs(next(differences[place]), pairs, place, metric, (name, run), seed))
+    for (metric, run), (place, within) in itertools.product(columns, places.items()):
+        pairs = [(reference[one], tables[run][one]) for one in within]
+        values = [(before.values(metric), after.values(metric)) for before, after in pairs]
+        # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
+        weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
+        p_value = sign_flip(weighed, seed=seed)
+        flips = [
+            (new > old, f"{scores.benchmark}/{problem.problem}")
+            for (scores, _), (befores, afters) in zip(pairs, values, strict=True)
+            for problem, old, new in zip(scores.per_problem, befores, afters, strict=True)
+            if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier")
+        ]
+        one = Comparison(
+            baseline=name,
+            candidate=run,
+            benchmark=place,
+            metric=metric,
+            problems=len(weighed),
+            before=float(np.mean([before.mean() for before, _ in values])),
+            after=float(np.mean([after.mean() for _, after in values])),
+            difference=next(differences[place]),
+            p_value=p_value,
+            p_holm=p_value,
+            better=tuple(problem for is_better, problem in flips if is_better),
+            worse=tuple(problem for is_better, problem in flips if not is_better),
+        )
+        compared.append(one)
     return correct_for_many(compared)
 
 
@@ -118,34 +139,6 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
-
-
-def _compare_pairs(
-    difference: Interval, pairs: Sequence[Pair], place: str, metric: str, names: tuple[str, str], seed: int
-) -> Comparison:
-    values = [(a.values(metric), b.values(metric)) for a, b in pairs]
-    # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
-    weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
-    p_value = sign_flip(weighed, seed=seed)
-    changes = [
-        (new - old, f"{a.benchmark}/{problem.problem}")
-        for (a, _), (befores, afters) in zip(pairs, values, strict=True)
-        for problem, old, new in zip(a.per_problem, befores, afters, strict=True)
-        if min(old, new) < 0.5 < max(old, new) and metric not in ("tokens", "diversity", "brier")
-    ]
-    return Comparison(
-        *names,
-        benchmark=place,
-        metric=metric,
-        problems=len(weighed),
-        before=float(np.mean([before.mean() for before, _ in values])),
-        after=float(np.mean([after.mean() for _, after in values])),
-        difference=difference,
-        p_value=p_value,
-        p_holm=p_value,
-        better=tuple(problem for change, problem in changes if change > 0),
-        worse=tuple(problem for change, problem in changes if change < 0),
-    )
 
 
 # ---- significance

@@ -83,23 +83,23 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
         clusters: the vote of each sample, as `cluster` gives it; None abstains.
         correct: whether the answer of each cluster is right.
 
-    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. For each number
-    of votes that wins, subsets are counted by size, winners, and correct winners, which grow cluster by cluster.
+    A tie scores the share of correct clusters among the tied ones; where all abstain, the score is 0. Subsets are
+    counted by size, votes of the winners, winners, and correct winners, which grow cluster by cluster.
     """
     if not 1 <= k <= len(clusters):
         raise ValueError(f"k: must be from 1 to n = {len(clusters)}, got {k}")
-    won = 0.0
-    for top in range(1, k + 1):
-        ways = Counter({(0, 0, 0): 1})
-        for number, size in Counter(clusters).items():
-            grown, is_right = Counter[tuple[int, int, int]](), number is not None and correct[number]
-            for (votes, tied, right), count in ways.items():
-                for more in range(min(size, k - votes, k if number is None else top) + 1):
-                    wins = number is not None and more == top
-                    key = (votes + more, tied + wins, right + (wins and is_right))
-                    grown[key] += count * math.comb(size, more)
-            ways = grown
-        won += sum(count * right / tied for (votes, tied, right), count in ways.items() if tied and votes == k)
+    ways = Counter({(0, 1, 0, 0): 1})
+    for number, size in Counter(clusters).items():
+        grown = Counter[tuple[int, int, int, int]]()
+        for (votes, top, tied, right), count in ways.items():
+            for more in range(min(size, k - votes) + 1):
+                if number is None or more < top:
+                    winners = (top, tied, right)
+                else:  # it draws level with the winners so far, or beats them
+                    winners = (more, 1 + tied * (more == top), correct[number] + right * (more == top))
+                grown[votes + more, *winners] += count * math.comb(size, more)
+        ways = grown
+    won = sum(count * right / tied for (votes, _, tied, right), count in ways.items() if tied and votes == k)
     return won / math.comb(len(clusters), k)
 
 

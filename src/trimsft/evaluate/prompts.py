@@ -4,7 +4,6 @@ prompts = make_prompts(["What is 1+1?"], tokenizer, template="auto")
 prompts.template         # "qwen-boxed" for a tokenizer of Qwen 2.5; never auto
 prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat only)
 prompts.stop_tokens      # what ends the answer, beside the model's own eos
-prompts.notes            # why auto chose what it did
 """
 
 import hashlib
@@ -50,7 +49,6 @@ class Prompts:
     prompts: tuple[Prompt, ...]
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
 
     @property
     def example(self) -> str:
@@ -71,10 +69,8 @@ def make_prompts(
     if tokenizer is None and template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
         return Prompts("chat", tuple(Prompt("", messages=tuple(messages_of(one, instruction))) for one in problems))
-    notes: tuple[str, ...] = ()
     if template == "auto":
-        name, chosen, reason = choose_for_family(tokenizer, system_prompt)
-        notes = (reason,)
+        name, chosen = choose_for_family(tokenizer, system_prompt)
     else:
         name, chosen = resolve_template_name(template, tokenizer), choose_template(template, tokenizer, system_prompt)
     texts = chosen.render(problems)
@@ -82,7 +78,7 @@ def make_prompts(
         return Prompts(name, tuple(map(Prompt, texts)), stop=(chosen.end,) if chosen.end else ())
     tokens = map(tuple, encode_prompts(problems, tokenizer, chosen))
     chats = [tuple(chosen.messages(one)) if isinstance(chosen, ChatTemplate) else None for one in problems]
-    return Prompts(name, tuple(map(Prompt, texts, tokens, chats)), *_ends(chosen, tokenizer), notes)
+    return Prompts(name, tuple(map(Prompt, texts, tokens, chats)), *_ends(chosen, tokenizer))
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:

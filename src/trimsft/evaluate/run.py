@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem, benchmark_name, fingerprint, load_benchmark
 from trimsft.evaluate.engines import Engine, Request, identify_model, make_engine
@@ -50,8 +49,7 @@ class Evaluated(Tabular):
     @property
     def tables(self) -> list[Table]:
         k = min(score.samples for score in self.scores)
-        metrics = ["average", f"pass@{k}", f"majority@{k}"] if k else []
-        metrics += ["greedy"] if all(score.greedy for score in self.scores) else []
+        metrics = ["average", f"pass@{k}", f"majority@{k}", "greedy"] if k else ["greedy"]
         rows = []
         for one in self.scores:
             shares = [Cell.of(one.interval(metric)) for metric in metrics]
@@ -76,7 +74,7 @@ def evaluate(
     evaluations, records, unfinished = dict[str, Evaluation](), dict[str, SampleRecord](), list[str]()
     for path in settings.benchmarks:
         name, letters = benchmark_name(path), settings.rows_graded.kind == "choice"
-        problems = load_benchmark(path, settings.data_dir, settings.limit, letters=letters)
+        problems = load_benchmark(path, settings.limit, letters=letters)
         evaluations[name] = Evaluation(name, problems, settings)
         records[name] = SampleRecord(settings.run.eval_dir / name)
         if not _is_complete(records[name], evaluations[name]):
@@ -86,7 +84,7 @@ def evaluate(
         on_load(unfinished)
         engine = make_engine(settings)
     for name in unfinished:  # all are checked before the first is generated
-        evaluations[name] = one = replace(evaluations[name], prompts=_prompts(evaluations[name], engine))
+        evaluations[name] = one = evaluations[name].with_prompts(engine.tokenizer)
         protocol = one.protocol(engine)
         records[name].refuse_other(protocol)
         first = [key for key in protocol.keys(one.problems) if key.sample in (GREEDY, 0)]
@@ -114,28 +112,12 @@ def _is_complete(record: SampleRecord, evaluation: Evaluation) -> bool:
         known |= {"name": "server", "model": settings.model}
     else:
         try:
-            known |= identify_model(find_weights(settings.model), settings.revision)
+            known |= identify_model(find_weights(settings.model))
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
     recorded = record.protocol()
     return known.items() <= recorded.engine.items() and not record.missing(recorded.keys(evaluation.problems))
-
-
-def _prompts(evaluation: Evaluation, engine: Engine) -> Prompts:
-    """Make the prompts, with notes of what a reader of the scores should know."""
-    settings, problems, tokenizer = evaluation.settings, evaluation.problems, engine.tokenizer
-    questions, system_prompt = [problem.question for problem in problems], settings.system_prompt
-    prompts = make_prompts(questions, tokenizer, template=settings.template, system_prompt=system_prompt)
-    notes = list(prompts.notes)
-    with contextlib.suppress(RunError, TemplateError):  # only a hint hangs on it
-        config = RunDirectory(settings.model).read_config()
-        if config is not None and tokenizer is not None and settings.template == "auto":
-            trained = resolve_template_name(str(config.get("template", "auto")), tokenizer)
-            if trained != prompts.template:
-                taught = f"this run was trained with template {trained!r}"
-                notes.append(f"{taught}: --template {trained} asks as it was taught")
-    return replace(prompts, notes=tuple(notes))
 
 
 # ---- what is asked, and what comes back
@@ -149,6 +131,12 @@ class Evaluation:
     problems: Sequence[Problem]
     settings: EvalSettings
     prompts: Prompts | None = None  # made with the tokenizer, that is once the model is loaded
+
+    def with_prompts(self, tokenizer: Any) -> Evaluation:
+        """Return the same with its prompts; `tokenizer` is None where a server has it."""
+        questions, settings = [problem.question for problem in self.problems], self.settings
+        template, system_prompt = settings.template, settings.system_prompt
+        return replace(self, prompts=make_prompts(questions, tokenizer, template=template, system_prompt=system_prompt))
 
     def protocol(self, engine: Engine | None = None) -> Protocol:
         """Return what the samples depend on, as far as it is known without a model where no engine is given."""
@@ -167,12 +155,11 @@ class Evaluation:
             prompt=prompt,
             sampling=sampling,
             samples=settings.samples,
-            greedy=settings.greedy,
             temperatures=sorted(map(float, settings.temperatures)),
             temperature_samples=settings.temperature_samples if settings.temperatures else 0,
             seed=settings.seed,
             engine={} if engine is None else {"name": engine.name, **engine.identity},
-            details={} if engine is None or prompts is None else {**engine.details, "notes": list(prompts.notes)},
+            details={} if engine is None or prompts is None else dict(engine.details),
         )
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:

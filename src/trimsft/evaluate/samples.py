@@ -72,7 +72,6 @@ class Protocol:
     prompt: dict[str, Any]
     sampling: dict[str, Any]
     samples: int
-    greedy: bool
     temperatures: list[float]
     temperature_samples: int
     seed: int
@@ -81,7 +80,7 @@ class Protocol:
 
     def keys(self, problems: Sequence[Problem]) -> dict[Key, None]:
         """Return the keys of all samples, greedy first, in the order of the problems."""
-        each: list[tuple[int, float | None]] = [(n, None) for n in range(GREEDY if self.greedy else 0, self.samples)]
+        each: list[tuple[int, float | None]] = [(number, None) for number in range(GREEDY, self.samples)]
         each += [(number, at) for at in self.temperatures for number in range(self.temperature_samples)]
         return dict.fromkeys(Key(problem.id, *one) for problem in problems for one in each)
 

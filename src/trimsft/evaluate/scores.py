@@ -7,17 +7,15 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 `scores.json` is the last file of an evaluation:
 
-    {"grader": {"kind": "strict", "version": "7", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
+    {"grader": "strict 10", "benchmark": "math500", "problems": 500,
      "samples": 8, "metrics": {"average": {"value": 0.61, "low": 0.57, "high": 0.65}, ...},
      "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
 """
 
-import contextlib
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -39,27 +37,11 @@ GRADES = "grades.jsonl"
 SCORES = "scores.json"
 
 
-@dataclass(frozen=True)
-class GradedBy:
-    """The grader of a benchmark; scores by different ones do not compare."""
-
-    kind: str
-    version: str
-    ignored_rules: tuple[str, ...] = ()
-    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
-    made_of: str = field(default="", compare=False)  # fingerprint of problems.jsonl and samples.jsonl
-
-    def __str__(self) -> str:
-        without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
-        grading = f" ({self.grading})" if self.grading else ""
-        return f"{self.kind} {self.version}{without}{grading}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkScore:
     """The scores of a run on one benchmark, as scores.json has them."""
 
-    grader: GradedBy
+    grader: str  # its kind and version, and how answers are found where not in a box; scores by others do not compare
     benchmark: str
     problems: int
     samples: int
@@ -111,7 +93,7 @@ def score_counts(
     problems: Sequence[ProblemScore],
     statuses: Mapping[str, int],
     *,
-    grader: GradedBy,
+    grader: str,
     temperature: float = 1.0,
     resamples: int = RESAMPLES,
 ) -> BenchmarkScore:
@@ -189,9 +171,8 @@ def require_same_problems(a: Mapping[str, BenchmarkScore], b: Mapping[str, Bench
         raise UsageError(problem, field="benchmarks")
     for name in a:
         ids_a, ids_b = ({problem.problem for problem in side[name].per_problem} for side in (a, b))
-        sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
-        if differing := [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]:
-            problem = f"the runs have different problems of {name!r}: {', '.join(differing)}"
+        if differing := ids_a ^ ids_b:
+            problem = f"the runs have different problems of {name!r}: {len(differing)}, such as {min(differing)!r}"
             raise UsageError(problem, field="benchmarks")
 
 
@@ -208,26 +189,13 @@ def by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
 
 
 def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Problem], grading: Grading) -> BenchmarkScore:
-    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing.
-
-    `scores.json` says by whom, how and of which texts it was made: nothing is graded where nothing is new.
-    """
+    """Grade and score a complete record of these problems; raises `IncompleteEvaluation` where samples are missing."""
     with record.lock():  # it may not grow meanwhile: the scores would be those of a part
         protocol = record.protocol()
         wanted = protocol.keys(problems)
         record.require_complete(wanted)
-        content = hashlib.sha256(record.problems_path.read_bytes())
-        content.update(record.samples_path.read_bytes())
-        by = GradedBy(
-            kind=grader.name,
-            version=grader.version,
-            grading=str(grading) if grader.uses_rules and grading != Grading() else "",
-            made_of=content.hexdigest(),
-        )
-        with contextlib.suppress(RunError):  # there are no scores, or they are damaged: then all is graded again
-            before = read_scores(record.folder)
-            if asdict(by) == asdict(before.grader) | {"ignored_rules": ()}:
-                return before
+        by = f"{grader.name} {grader.version}"
+        by += f" ({grading})" if grader.uses_rules and grading != Grading() else ""
         rules = {one.id: replace(one.rules, grading=grading) for one in problems}
         golds, results = {one.id: one.answer for one in problems}, {one.id: list[GradeLine]() for one in problems}
         for one in (one for one in record if one.key in wanted):
@@ -244,7 +212,6 @@ def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Proble
                 counts.append(score)
                 statuses.update(one.status for one in voted if one.votes)
                 file.writelines((json.dumps(asdict(one)) + "\n").encode() for one in voted)
-        by = replace(by, ignored_rules=tuple(sorted(grader.ignored_rules)))  # known once all is graded
         counts.sort(key=attrgetter("problem"))
         temperature = float(protocol.sampling["temperature"])
         scores = score_counts(protocol.benchmark, counts, statuses, grader=by, temperature=temperature)
@@ -284,7 +251,7 @@ def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[Benchmark
     if missing := next((name for name in names if name not in evaluated), None):
         raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
     scores = [read_scores(run.eval_dir / name) for name in names]
-    graders = sorted({f"{one.grader.kind} {one.grader.version}" for one in scores})
+    graders = sorted({one.grader.partition(" (")[0] for one in scores})
     if len(graders) > 1:
         raise RunError(f"{path}: was graded by {' and '.join(graders)}", hint="grade it again with one of them")
     return scores

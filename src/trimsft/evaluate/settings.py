@@ -17,7 +17,6 @@ from trimsft.runs import RunDirectory
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
-OF_VLLM = ("tensor_parallel", "context_length")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +33,6 @@ class EvalSettings(Sampling):
         metavar="NAME",
         help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
     )
-    data_dir: Path | None = option(
-        None,
-        flags=("--benchmarks-dir", "--data-dir"),
-        help="A folder of NAME.jsonl files to read benchmarks from, not the hub.",
-    )
     out: Path | None = option(
         None, help="The run directory to record in (default: the model's own, else runs/NAME-eval)."
     )
@@ -50,12 +44,8 @@ class EvalSettings(Sampling):
     server: str | None = option(
         None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
     )
-    timeout: float | None = option(None, help="Seconds that an answer of a server may take (default: 600).", above=0)
     concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
     samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0)
-    greedy: bool = option(
-        True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
-    )
     temperatures: Sequence[float] = option((), help="A further temperature to draw samples at; may be repeated.")
     temperature_samples: int = option(4, help="Samples of each problem at each of the further temperatures.", least=1)
     seed: int = option(0, help="Seed of all samples.")
@@ -63,7 +53,6 @@ class EvalSettings(Sampling):
     template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
-    revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
     tokenizer: str | None = option(None, metavar="MODEL", help="A served model's tokenizer, to make prompts here.")
     grading: str | None = option(None, help="What answers are (default: boxed math).", choices=GRADING_KINDS)
     pattern: str | None = option(
@@ -73,13 +62,6 @@ class EvalSettings(Sampling):
         "strict",
         metavar="NAME",
         help="strict, qwen (the lenient rules behind published figures), or a function of your own: my_module:score.",
-    )
-    gpu_memory: float | None = option(
-        None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
-    )
-    tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
-    context_length: int | None = option(
-        None, help="Tokens of prompt and answer together in vllm (default: what the model allows).", least=2
     )
 
     def __post_init__(self) -> None:
@@ -96,8 +78,6 @@ class EvalSettings(Sampling):
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
         _ = self.rows_graded
-        if self.samples == 0 and not self.greedy:
-            raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
         if self.samples > 0 and self.is_greedy:
             problem = f"0 makes all {self.samples} samples of a problem the same"
             raise UsageError(problem, field="temperature", remedy=("samples", 0))
@@ -113,9 +93,8 @@ class EvalSettings(Sampling):
             (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}"),
             (("temperature_samples",), not self.temperatures, "without further temperatures"),
             (("temperatures",), self.samples == 0, "on the greedy answer alone"),
-            (("timeout", "concurrency", "tokenizer"), self.server is None, "without a server"),
-            (("engine", "dtype", "revision", "gpu_memory", *OF_VLLM), self.server, "on a server"),
-            (OF_VLLM, self.engine == "transformers", "without vllm"),
+            (("concurrency", "tokenizer"), self.server is None, "without a server"),
+            (("engine", "dtype"), self.server, "on a server"),
         ):
             for name in options if is_unused else ():
                 if name in given:

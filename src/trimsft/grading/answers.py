@@ -23,7 +23,7 @@ from trimsft.grading.rules import LETTERS
 
 # ---- boxes
 
-_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
+_COMMAND = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])[ \t]*\{?")
 _MARK = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE = re.compile(r"[ \t]*([^\s\\{}$,;]{1,64})")
 _SPACING = re.compile(r"(?:[\s$]|\\[,;:! ()]|\\q?quad)*")

@@ -52,7 +52,6 @@ class Grader:
         self._scorer = scorer
         self._slow: Counter[str] = Counter()  # responses by pattern
         self._status = lru_cache(_CACHE_SIZE)(self._decide)
-        self.ignored_rules: set[str] = set()  # that problems declared and this kind has no use for
 
     def grade(self, response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """Return the verdict on one response; of several golds any will do."""
@@ -85,12 +84,8 @@ class Grader:
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
     def _applicable(self, rules: Rules) -> Rules:
-        """Return the rules that apply: the lenient grader notes what it leaves out."""
-        if self.kind == "strict":
-            return rules
-        names = ("multiple", "tolerance", "absolute", "unit")
-        self.ignored_rules |= {name for name in names if getattr(rules, name) != getattr(_DEFAULT, name)}
-        return Rules(grading=rules.grading, choices=rules.choices)
+        """Return the rules that apply: the lenient grader has no use for tolerances, units and several values."""
+        return rules if self.kind == "strict" else Rules(grading=rules.grading, choices=rules.choices)
 
     def _answer(self, response: str, golds: tuple[str, ...], rules: Rules, truncated: bool) -> str | None:
         """Return the answer as written; raise `TimeoutError` where a pattern takes too long."""
@@ -101,7 +96,7 @@ class Grader:
             return stated_text(response, truncated)
         if grading.pattern is not None:
             answer = self._find(grading.pattern, response)
-            return qwen.strip(answer) if answer and self.kind == "qwen" and grading.is_mathematics else answer
+            return qwen.strip(answer) if answer and self.kind == "qwen" else answer
         if self.kind == "qwen":
             return qwen.extract_answer(response)
         several = rules.multiple or any("," in gold and shape_of(clean(gold)).kind == "list" for gold in golds)
@@ -137,8 +132,8 @@ class Grader:
         grading = rules.grading
         if grading.kind == "choice" and answer not in tuple(LETTERS):
             return "unparsable"
-        if not grading.is_mathematics:
-            return "correct" if same_text(gold, answer, grading.ignore_case) else "wrong"
+        if grading.kind in ("exact", "choice"):
+            return "correct" if same_text(gold, answer) else "wrong"
         if self.kind == "strict" and gold.strip() == answer.strip():
             return "correct"
         if is_too_complex(answer) or is_too_complex(gold):

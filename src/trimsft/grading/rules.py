@@ -4,7 +4,7 @@
 >>> rules.multiple, rules.tolerance, str(rules.grading)
 (False, None, 'math')
 >>> str(Grading("regex", pattern="#### (-?[0-9.,]+)"))
-"regex '#### (-?[0-9.,]+)' compared as math"
+"regex '#### (-?[0-9.,]+)'"
 """
 
 from __future__ import annotations
@@ -40,22 +40,16 @@ class Grading:
 
     kind: GradingKind = "math"
     """math: the last box, as mathematics. exact: the last box, or the whole response, as text. choice: a letter. regex:
-    what the one group of a pattern holds, where it matches last."""
+    what the one group of a pattern holds, where it matches last, as mathematics."""
     pattern: str | None = None  # of regex alone
-    compare: Literal["math", "exact"] = "math"  # of regex alone
-    ignore_case: bool = False  # of comparisons as text
 
     def __post_init__(self) -> None:
         """Refuse what means nothing; an error names the field."""
         if self.kind not in GRADING_KINDS:
             raise unknown_name("grading", str(self.kind), GRADING_KINDS)
-        if self.compare not in ("math", "exact"):
-            raise unknown_name("compare", str(self.compare), ("math", "exact"))
-        is_regex, is_text = self.kind == "regex", "exact" in (self.kind, self.compare)
-        for name, is_used in (("pattern", is_regex), ("compare", is_regex), ("ignore_case", is_text)):
-            if not is_used and getattr(self, name) != getattr(Grading, name):
-                raise UsageError(f"has no effect on grading {self.kind!r}", field=name, value=getattr(self, name))
-        if not is_regex:
+        if self.kind != "regex":
+            if self.pattern is not None:
+                raise UsageError(f"has no effect on grading {self.kind!r}", field="pattern", value=self.pattern)
             return
         if self.pattern is None:
             example = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
@@ -72,14 +66,8 @@ class Grading:
             problem = f"must have one group (...), which holds the answer, and has {groups}"
             raise UsageError(problem, field="pattern", value=self.pattern, hint="write (?:...) for others")
 
-    @property
-    def is_mathematics(self) -> bool:
-        """Return whether answers are compared as mathematics."""
-        return self.kind in ("math", "regex") and self.compare == "math"
-
     def __str__(self) -> str:
-        how = f" {self.pattern!r} compared as {self.compare}" if self.kind == "regex" else ""
-        return f"{self.kind}{how}{' without case' if self.ignore_case else ''}"
+        return self.kind if self.pattern is None else f"{self.kind} {self.pattern!r}"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@
     '#0072B2'
 
 Readers of any colour vision tell all of them apart: any two are at least 10 apart in CIELAB, as seen without one kind
-of cone, too (tests/report/test_colours.py). Each has a contrast of 3:1 against its background; dashes and markers tell
-lines apart in grey.
+of cone, too (Machado, Oliveira and Fernandes, 2009). Each has a contrast of 3:1 against its background; dashes and
+markers tell lines apart in grey.
 """
 
 import re

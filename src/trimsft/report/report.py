@@ -70,8 +70,8 @@ def make_report(settings: ReportSettings) -> ReportFiles:
     folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     given: dict[str, Any] = {"objectives": settings.objectives}
-    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **given)
     read, others = read_runs(runs), list[Path]()
+    page = write_report(folder / "report.html", read, title=title, settings=settings.parameters, **given)
     if settings.figures:
         from trimsft.report.run_tables import write_analysis
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
+from trimsft.grading import GRADER_VERSION
 from trimsft.intervals import Interval
 from trimsft.lab.task import ALL_TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
@@ -126,7 +127,7 @@ def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
     for score in scores:
         lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
         # more than an interval is wide: then the score measures the form of answers, too
-        if score.grader.kind == "strict" and not score.grader.grading and lacking > 0.1 * samples:
+        if score.grader == f"strict {GRADER_VERSION}" and lacking > 0.1 * samples:
             notes.append(
                 f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
                 "--pattern finds them elsewhere, --grader qwen as published evaluations do."

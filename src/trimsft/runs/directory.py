@@ -92,9 +92,9 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
-            more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""
-            problem = f"{self.path} holds a run with other settings: {'; '.join(refused[:6])}{more}"
-            raise RunError(problem, hint="give it the same settings to continue it, or choose another output directory")
+            problem = f"{self.path} holds a run with other settings: {'; '.join(refused)}"
+            hint = "give it the same settings to continue it, or choose another output directory"
+            raise RunError(problem, hint=hint)
         if before is None or changed:
             write_whole(self.config_path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
 
@@ -152,10 +152,10 @@ def environment() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """Return the command line of this process, without secrets."""
+    """Return the command line of this process, without secrets and folders."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
-    return shlex.join(hide_secrets([name, *sys.argv[1:]]))
+    return without_folders(shlex.join(hide_secrets([name, *sys.argv[1:]])))
 
 
 # ---- settings by name
@@ -216,9 +216,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
         lock.acquire(timeout=patience)
     except Timeout:
         hint = "wait until it ends, or choose another output directory"
-        refusal = RunInUse(f"{path.parent}: in use by {_read_holder(path)}", hint=hint)
-        refusal.holder = _read_holder(path)
-        raise refusal from None
+        raise RunInUse(f"{path.parent}: in use by {_read_holder(path)}", hint=hint) from None
     except OSError as error:
         problem = f"{path.parent}: cannot be used as a run directory ({error.strerror})"
         raise RunError(problem, hint="choose another output directory") from error

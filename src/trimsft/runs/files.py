@@ -7,12 +7,10 @@ log.keep_until(lambda record: record["step"] > restored_step)
 
 import contextlib
 import errno
-import glob
 import hashlib
 import json
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from typing import Any
 from trimsft.errors import RunError, WriteError
 from trimsft.runs.parsing import parse_json
 
-STRAY_SECONDS = 3600  # a file that nobody has written to for so long was left by a killed process
 SAMPLE = 64 * 2**10
 SAMPLES = 256
 
@@ -41,10 +38,6 @@ def written_beside(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for stray in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
-            with contextlib.suppress(OSError):
-                if time.time() - stray.stat().st_mtime > STRAY_SECONDS:
-                    stray.unlink()
         beside.open("xb").close()  # with the permissions that the umask leaves, unlike tempfile
         yield beside
         sync(beside)
@@ -175,8 +168,8 @@ def fingerprint_file(path: Path) -> str:
 def fingerprint_folder(path: Path) -> str:
     """Return the SHA-256 of a folder: names, sizes and contents of all but hidden files.
 
-    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last: enough
-    to tell a model from its fine-tuned copy, no proof of equality.
+    Of a file at most 256 samples of 64 KiB are read, spread evenly from its first byte to its last:
+    enough to tell a model from its fine-tuned copy, no proof of equality.
     """
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def figure(label: str, **shown: Any) -> Any:
-    """Declare a figure of a line: its `label` in tables and charts, and where else it is `shown`."""
+    """Declare a figure of a line: its `label` in tables and where else it is `shown`."""
     return field(default=None, metadata={"label": label} | shown)
 
 
@@ -24,7 +24,7 @@ def figures_of(kind: type, shown: str) -> dict[str, Any]:
 class TelemetryLine:
     """A log of a training, a line of `telemetry.jsonl`; None stands for what an objective does not have.
 
-    A field with a `format` is in the line on the terminal, which fits 100 columns; `page` is a panel of the report.
+    A field with a `format` is in the line on the terminal; `page` is a panel of the report.
     """
 
     step: int = 0

@@ -239,7 +239,6 @@ class Job:
             model=model,
             out=self.folder.run(cell),
             benchmarks=scale.benchmarks,
-            data_dir=None if scale.data_dir is None else Path(scale.data_dir),
             limit=scale.limit,
             engine=scale.engine,
             samples=scale.samples,
@@ -382,7 +381,7 @@ def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) 
     from trimsft.data.files import list_files
     from trimsft.evaluate.benchmarks import find_file, load_benchmark
 
-    job, place = Job(folder, scale), None if scale.data_dir is None else Path(scale.data_dir)
+    job = Job(folder, scale)
     for model, at in scale.models.items():
         sft = Cell(model=model, objective="sft")
         job.eval_settings(sft, model_path(at))
@@ -392,9 +391,9 @@ def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) 
         if is_at_hand:
             load_tokenizer(model_path(at), field="models")
     for name in scale.benchmarks:
-        find_file(name, place)
+        find_file(name)
         if is_at_hand:
-            load_benchmark(name, place)
+            load_benchmark(name)
 
 
 def check_code(folder: StudyFolder, cells: Sequence[Cell]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
@@ -85,6 +84,5 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
 def _count_problems(name: str, scale: Scale) -> int:
     from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
 
-    place = None if scale.data_dir is None else Path(scale.data_dir)
-    known = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name, place))
+    known = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name))
     return known if scale.limit is None else min(known, scale.limit)

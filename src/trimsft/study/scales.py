@@ -41,7 +41,6 @@ class Scale:
     name: str
     models: Mapping[str, ModelAt]
     benchmarks: tuple[str, ...]
-    data_dir: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
     data: str | None = None  # file or name of the hub to train on; None: the recipe's, at the lab its own task
     rows: int | None = None  # rows of the lab's task; elsewhere the field `sample` says how many
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -155,9 +154,6 @@ class ScaleOptions:
     benchmarks: tuple[str, ...] = option(
         (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
-    data_dir: str | None = option(
-        None, flags=("--benchmarks-dir",), metavar="PATH", help="Folder that holds the benchmarks as NAME.jsonl."
-    )
     fields: tuple[str, ...] = option(
         (),
         flags=("--set",),
@@ -198,8 +194,6 @@ class ScaleOptions:
             defaults["sample"] = self.rows
         if self.benchmarks:
             changes["benchmarks"] = tuple(_absolute("benchmarks", name) for name in self.benchmarks)
-        if self.data_dir is not None:
-            changes["data_dir"] = str(Path(self.data_dir).resolve())
         if self.max_tokens is not None:
             changes["sampling"] = {**scale.sampling, "max_tokens": self.max_tokens}
         return replace(scale, models=self._models(scale), defaults=defaults, **changes)

@@ -257,7 +257,7 @@ def write_sweep(grid: Sequence[Cell], on: str | None, cells: Sequence[Cell], out
     rows = [row.as_dict() for row in score_rows("sweep", swept.all, ["average"])]
     content = writing.Content([table], figures, rows, notes)
     chosen = str(_run_of(swept.best, out).relative_to(out))  # the folder may be moved
-    record = {"metric": metric, "benchmarks": swept.reported, "selected_on": on, "best": chosen}
+    record: dict[str, Any] = {"metric": metric, "benchmarks": swept.reported, "selected_on": on, "best": chosen}
     files = writing.write_files(out, "sweep", "Sweep", content, command=command_line(), **record)
     if swept.plane:
         # the page has the table, and the runs of SFT and of the best point at the first seed

@@ -1,8 +1,6 @@
 """From the rows of a user to the batches of a model: forms of rows, token weights, packed texts, masks.
 
-    TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
-
-A causal model needs no mask against padding on the right, and on an H200 attention takes three times as long with one
+A causal model needs no mask against padding on the right, with which attention takes three times as long
 (docs/performance.md): on CUDA it is left out.
 
 Of packed texts only positions say where one ends. A model that does not look there, or carries a state on, is trained

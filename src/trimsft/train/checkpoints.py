@@ -1,17 +1,9 @@
 """Checkpoints that are whole or absent, and the newest one to continue from.
 
 Each is written to `_saving/`, marked by `complete.json`, synced and renamed, so that a kill at any moment costs at most
-the steps since the last one. The marker is written last and lists the files with their sizes:
+the steps since the last one. The marker is written last and lists the files with their sizes.
 
-    train/
-      checkpoint-40/   ... model.safetensors optimizer.pt rng_state.pth trainer_state.json complete.json
-      _saving/         checkpoint-60, being written; gone after the next start
-
-The folder must be one that all machines of the run share. Ctrl-C, SIGTERM and SIGHUP end a training with a checkpoint:
-
-    with Stopping() as stopping:
-        trainer.add_callback(stopping)
-        trainer.train()     # raises errors.Interrupted once the checkpoint is saved
+Within `Stopping()`, a callback, Ctrl-C, SIGTERM and SIGHUP end a training with a checkpoint.
 """
 
 from __future__ import annotations
@@ -37,11 +29,10 @@ from accelerate.utils import broadcast_object_list
 from torch import distributed
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, TrainerCallback
-from transformers.trainer_utils import rotate_checkpoints
 from trl import SFTTrainer
 
 from trimsft.errors import Handler, Interrupted, RunError, TrimSFTError, WriteError, and_more, handle_signals, one_line
-from trimsft.runs import sync, write_whole
+from trimsft.runs import refuse_links, sync, write_whole
 from trimsft.runs.parsing import read_json
 
 logger = logging.getLogger("trimsft")
@@ -157,9 +148,17 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 mark_complete(staged, state.global_step)
         if self.args.should_save:
             _publish(staged, final)
-            rotate_checkpoints(str(folder), self.args.save_total_limit, state.best_model_checkpoint, use_mtime=True)
+            self._rotate(folder, keep={final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
+
+    def _rotate(self, folder: Path, keep: set[Path]) -> None:
+        """Remove what exceeds `save_total_limit`, torn ones first; never those in `keep`."""
+        others = [one for one in _checkpoints(folder) if one not in keep]
+        others.sort(key=lambda one: find_damage(one) is None)
+        limit = self.args.save_total_limit or len(others) + len(keep)
+        for checkpoint in others[: max(0, len(others) + len(keep) - limit)]:
+            shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def by_main(work: Callable[[], Made], *, everywhere: bool = False) -> Made:
@@ -245,6 +244,7 @@ def find_damage(checkpoint: Path) -> str | None:
 
 def clear_staging(folder: Path) -> None:
     """Tidy up after a killed run: what lacked only its name gets it, the rest goes."""
+    refuse_links(folder / STAGING)  # which may lead anywhere
     for staged in _checkpoints(folder / STAGING):
         if find_damage(staged) is None:
             _publish(staged, folder / staged.name)

@@ -78,8 +78,6 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         None,
         "On CUDA: true computes logits of kept tokens twice instead of keeping their gradients, false keeps them all. "
         "By default as many are kept as have room: see docs/guides/fits_my_gpu.md.",
-        nargs="?",  # without a value it means true, as with every other switch
-        const=True,
     )
     logging_first_step: bool = _setting(True, "Log the first step, too.")
 

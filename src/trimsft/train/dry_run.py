@@ -1,8 +1,5 @@
-"""`trimsft train --dry-run`: one measured step on the longest rows, on the device that is here.
-With `--gpus 2xA6000`: the arithmetic of `trimsft.plan` on the settings, for GPUs that need not be here.
-
-measure_step(settings)["seconds"]
-plan_run(settings, "2xA6000")["gib"]
+"""`trimsft train --dry-run`: one measured step on the longest rows, on this device.
+With `--gpus 2xA6000`: the arithmetic of `trimsft.plan` for GPUs that need not be here.
 """
 
 import copy
@@ -65,7 +62,7 @@ def measure_step(settings: Settings) -> dict[str, Any]:
         "rows": len(longest),
         "longest": max(lengths.to_pylist()),  # in tokens
         "seconds": clock.seconds,  # of one step
-        "hours": int(steps) * clock.seconds / 3600,  # at most, since these rows are the longest
+        "hours": int(steps) * clock.seconds / 3600,  # at most
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else None,  # of this process
     }
 

@@ -1,9 +1,6 @@
 """`train(settings)`: from a recipe to a run directory; called again it continues.
 
-runs/qwen2.5-math-1.5b-trim/
-  config.yaml  manifest.json  .lock
-  train/       checkpoint-N/, telemetry.jsonl, README.md
-  model/       what plain transformers and vLLM load
+`train/` holds checkpoints and telemetry, `model/` what plain transformers loads.
 """
 
 import gc

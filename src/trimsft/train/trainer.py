@@ -1,7 +1,7 @@
 """`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
 
 Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
-(`compute_loss`) and reports what truncation costs.
+(`compute_loss`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trimsft.data.encode import TOKEN_WEIGHTS, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
-from trimsft.models import asking_hub, load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
+from trimsft.models import load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
 from trimsft.tables import render
 from trimsft.train import batches
@@ -125,7 +125,7 @@ class TrimSFTTrainer(AtomicCheckpoints):
         self.add_callback(self.telemetry)
 
     def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
+        return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs))
 
     # ---- the data
 
@@ -279,15 +279,12 @@ class LayerCompiler:
 
     settings: dict[str, Any] | None = None
 
-    def take_settings(self, arguments: dict[str, Any], model: Any) -> dict[str, Any]:
+    def take_settings(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return an accelerator's arguments without those that would compile the model."""
         plugin = arguments["dynamo_plugin"]
         deepspeed = arguments["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
         if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
             return arguments
-        if not layers_of(model):
-            problem = f"{type(model).__name__} has no layers that could be compiled"
-            raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
         self.settings = plugin.to_kwargs()
         return {**arguments, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
 
@@ -337,8 +334,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         given["device_map"] = None
     try:
-        with asking_hub(name):
-            model, report = create_model_from_path(name, output_loading_info=True, **given)
+        model, report = create_model_from_path(name, output_loading_info=True, **given)
     except (SafetensorError, AttributeError) as error:  # an unknown architecture
         raise not_loaded(repr(name), name, error, field=field) from error
 
@@ -348,7 +344,7 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
 
     by_main(require_whole)  # elsewhere FSDP may have left the weights to this one
     if omits_soft_cap(model):
-        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower")
+        logger.warning("attention caps its scores in this model, which sdpa leaves out: it is eager")
         model.set_attn_implementation("eager")
     return model
 

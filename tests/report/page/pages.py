@@ -8,8 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tests.evaluate.graded import same, samples_of, score
 from tests.report.page.browser import Browser, wait
 from trimsft.evaluate.metrics import cluster
@@ -53,7 +51,7 @@ def make_evaluated(
     where.mkdir(parents=True)
     graded = {name: samples_of(name, words, greedy=greedy) for name, words in answers.items()}
     results = [result for of_problem in graded.values() for result in of_problem]
-    content = {**score(benchmark, results, same).as_dict(), "grader": {"kind": "strict", "version": "1"}}
+    content = {**score(benchmark, results, same).as_dict(), "grader": "strict 1"}
     (where / "scores.json").write_text(json.dumps(content))
     (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
     samples, grades = [], []
@@ -168,10 +166,6 @@ def report_of(folder: Path, runs: dict[str, Path], title: str = "A title", **mor
 
 def page_of(folder: Path, runs: dict[str, Path], **more: Any) -> Page:
     return Page(report_of(folder, runs, **more))
-
-
-def unpack(packed: str) -> np.ndarray:
-    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype="<f4")
 
 
 def view(browser: Browser, page: Path, fragment: str = "") -> Browser:

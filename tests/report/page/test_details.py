@@ -4,13 +4,9 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import pytest
-
 from tests.report.page.pages import ATTACK, HIDDEN, Page, make_telemetry, page_of, report_of, texts, view
 from tests.tokens.tiny import make_table
 from trimsft.audit.run import Suspect
-from trimsft.errors import RunError
-from trimsft.report.colours import METHOD_LINES
 from trimsft.tables import text_table
 
 
@@ -21,14 +17,7 @@ def test_trainings_have_a_panel_for_each_field(browser, tmp_path) -> None:
     view(browser, report_of(tmp_path, runs), "tab=details")
     titles = texts(browser, "#trainings .title")
     assert "nll" in titles and "gap: 5 % are below" in titles and "effective ratio" in titles
-    stroke = (
-        "return [...document.querySelectorAll('#trainings .charts svg .line')].map(l => getComputedStyle(l).stroke)"
-    )
-    colour = "rgb({}, {}, {})".format(*bytes.fromhex(METHOD_LINES["trim"].colour[1:]))
-    assert colour in browser.run(stroke) and texts(browser, "#trainings .legend li") == ["SFT", "mine"]
-    assert len(texts(browser, "#gaps .legend li")) == 1
-    (tmp_path / "run").mkdir()
-    assert "Training logs" not in page_of(tmp_path, {"Base": tmp_path / "run"}).words
+    assert texts(browser, "#trainings .legend li") == ["SFT", "mine"]
 
 
 def test_a_sweep_is_shown_first(tmp_path) -> None:
@@ -64,9 +53,6 @@ def test_suspects_are_counted(tmp_path) -> None:
     assert f"{MOST + 3} rows look wrong." in read.words and read.tabs[0] == "#suspects"
     assert f"{MOST + 3} spans, the worst {MOST} of them; all are in suspects.jsonl" in read.words
     assert read.html.count("<mark>") == MOST
-    (tmp_path / "suspects.jsonl").write_text('{"row": "x"}\n')
-    with pytest.raises(RunError, match=r"suspects.jsonl: 0\.\w+: .*; make it again with trimsft audit"):
-        report_of(tmp_path, {"Audit": tmp_path})
 
 
 def test_suspects_in_a_browser(browser, tmp_path) -> None:

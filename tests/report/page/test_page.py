@@ -4,17 +4,13 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of, unpack
+from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of
 from tests.tokens.tiny import make_table
 from trimsft.errors import UsageError
-from trimsft.report.page import tokens
 from trimsft.report.page.build import json_for_script
-from trimsft.report.page.tokens import packed
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
 
@@ -79,22 +75,6 @@ def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
 # ---- what it says where something is missing
 
 
-def test_a_page_names_commands_for_what_it_lacks(tmp_path) -> None:
-    (tmp_path / "empty").mkdir()
-    read = page_of(tmp_path, {"Nothing": tmp_path / "empty"})
-    assert "No scores yet: trimsft eval RUN" in read.words and "trimsft tokens RUN --data" in read.words
-    assert read.tabs == ["#tokens", "#details"]
-    make_table(tmp_path / "empty" / "tokens.parquet", [])
-    assert "trimsft tokens RUN --data" in page_of(tmp_path, {"Nothing": tmp_path / "empty"}).words
-
-
-def test_a_bandwidth_that_cannot_be_is_refused(tmp_path) -> None:
-    runs = {"A": table(tmp_path / "a.parquet")}
-    for wrong in ("many", True, None, float("nan"), 0):
-        with pytest.raises(UsageError, match="bandwidth: must be a finite number > 0, got"):
-            page_of(tmp_path, runs, settings={"bandwidth": wrong})
-
-
 def test_what_was_run(tmp_path) -> None:
     cut = {"rows_cut": 3, "tokens_cut": 1204, "rows_lost": 1}
     runs = {
@@ -114,22 +94,6 @@ def test_what_was_run(tmp_path) -> None:
 # ---- tokens
 
 
-def test_packed_numbers_come_back() -> None:
-    values = np.random.default_rng(0).normal(0, 30, 500).astype(np.float32)
-    np.testing.assert_allclose(unpack(packed(values)), values, rtol=2.0**-12)
-    assert unpack(packed(np.arange(0, 2**24, 997))).tolist() == list(range(0, 2**24, 997))
-    assert unpack(packed(np.array([np.nan, np.inf]))).tolist() == [0, pytest.approx(1e6, rel=2.0**-12)]
-
-
-def test_wrong_steps_in_the_text(page) -> None:
-    data = Page(page).data["tokens"]
-    assert data["steps"] == 3 and data["doubt"] == [-6.0, 2.0]
-    assert data["wrong"] == [[0, 7, 7, "3 * 8 = 8", "24"], [1, 10, 10, "4 + 4 = 9", "8"]]
-    texts = [data["texts"][int(place)] for place in unpack(data["token"])]
-    assert texts[7] == "8" and texts[14 + 10] == "9"
-    assert data["prompts"] == ["3 times 8?", "And?"]  # without what stands before every prompt
-
-
 def test_methods_that_are_shown(tmp_path, three) -> None:
     (tmp_path / "wide").mkdir()
     (tmp_path / "wide" / "config.yaml").write_text("objective: trim\nmargin: 3.0\n")
@@ -142,25 +106,12 @@ def test_methods_that_are_shown(tmp_path, three) -> None:
         page_of(tmp_path, three, objectives=("nothing",))
 
 
-def test_long_tables_are_cut_and_said(tmp_path, monkeypatch) -> None:
-    made = make_table(tmp_path / "t.parquet", [["x"] * 30] * 5)
-    assert "5 examples, logits of Base" in page_of(tmp_path, {"Base": made}).words
-    monkeypatch.setattr(tokens, "MOST", 65)
-    read = page_of(tmp_path, {"Base": made})
-    assert "3 of 5 examples, logits of Base" in read.words and read.data["tokens"]["lengths"] == [30] * 3
-
-
 def test_steps_that_are_no_story(tmp_path) -> None:
     right = [["2", " + ", "2", " = ", "5"]]
     known = make_table(tmp_path / "known.parquet", right, gap=[-2.0, 3.0, 3.0, 3.0, 30.0])  # it means something else
     assert page_of(tmp_path, {"Base": known}).data["tokens"]["wrong"] == []
     asked = make_table(tmp_path / "asked.parquet", right, gap=[3.0, 3.0, 3.0, 3.0, -9.0])
     assert len(page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"]) == 1
-    content = pq.read_table(asked)
-    place = content.schema.get_field_index("position")
-    apart = content.set_column(place, content.schema.field(place), [pa.array([0, 1, 2, 9, 10], pa.int32())])
-    pq.write_table(apart, asked)
-    assert page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"] == []
 
 
 def test_json_survives_and_cannot_end_its_element() -> None:

@@ -102,21 +102,16 @@ def make_engine(settings: "EvalSettings") -> Engine:
             settings.server,
             settings.model,
             concurrency=settings.concurrency or 64,
-            timeout=settings.timeout or 600.0,
             tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
         )
     model = find_weights(settings.model)
-    loading: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
-    if settings.revision is not None and Path(model).is_dir():
-        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
     if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        loading |= {"max_length": settings.context_length, "tensor_parallel": settings.tensor_parallel or 1}
-        return VllmEngine(model, gpu_memory=settings.gpu_memory or 0.9, **loading)
+        return VllmEngine(model, dtype=settings.dtype)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-    return TransformersEngine(model, gpu_memory=settings.gpu_memory, **loading)
+    return TransformersEngine(model, dtype=settings.dtype)
 
 
 def require_room(requests: Sequence[Request], limit: int | None) -> None:
@@ -129,8 +124,6 @@ def require_room(requests: Sequence[Request], limit: int | None) -> None:
         raise EngineError(problem, field="max_tokens", hint=f"use at most {max(0, limit - longest):,}")
 
 
-def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:
-    """Return what a model is known by: a folder by its content, else by name and revision."""
-    if Path(model).is_dir():
-        return {"model_sha256": fingerprint_folder(Path(model))}
-    return {"model": str(model), "revision": revision}
+def identify_model(model: str | Path) -> dict[str, Any]:
+    """Return what a model is known by: a folder by its content, else by its name."""
+    return {"model_sha256": fingerprint_folder(Path(model))} if Path(model).is_dir() else {"model": str(model)}

@@ -21,7 +21,6 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
 
 from trimsft.data.encode import load_tokenizer
-from trimsft.errors import UsageError
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
 from trimsft.evaluate.engines.drawing import Drawer, require_finite
 from trimsft.evaluate.slots.attention import count_cached_layers
@@ -42,7 +41,6 @@ class TransformersEngine:
         model: a folder, a name of the hub, or a loaded model.
         batch_size: rows at once; None: what memory allows.
         decoding: in slots, or in batches of one prompt length by the model's own `generate`, which takes every model.
-        gpu_memory: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
     """
 
     name = "transformers"
@@ -52,27 +50,23 @@ class TransformersEngine:
         model: str | Path | Any,
         tokenizer: Any = None,
         *,
-        revision: str | None = None,
         dtype: str = "auto",
         batch_size: int | None = None,
         decoding: Literal["slots", "batches"] = "slots",
-        gpu_memory: float | None = None,
     ) -> None:
         self.model: Any = model
         self.tokenizer = tokenizer
         if isinstance(model, str | Path):
-            self.model = load_model(model, dtype=dtype, revision=revision)
+            self.model = load_model(model, dtype=dtype)
             self.model.to("cuda" if torch.cuda.is_available() else "cpu")
-            self.tokenizer = load_tokenizer(model, revision=revision)
+            self.tokenizer = load_tokenizer(model)
         self.model.eval()
-        if gpu_memory is not None and self.model.device.type != "cuda":
-            raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
-        self.batch_size, self.decoding, self.gpu_memory = batch_size, decoding, gpu_memory or 1.0
+        self.batch_size, self.decoding = batch_size, decoding
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         self._eos = [self.tokenizer.eos_token_id, *(eos if isinstance(eos, list | tuple) else [eos])]
         name = model if isinstance(model, str | Path) else model.name_or_path or type(model).__name__
         kind = {"dtype": str(self.model.dtype).removeprefix("torch."), "device": self.model.device.type}
-        self.identity: Mapping[str, Any] = {**identify_model(name, revision), **kind}
+        self.identity: Mapping[str, Any] = {**identify_model(name), **kind}
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         self.details: Mapping[str, Any] = {"versions": versions, "model": str(name)}
 
@@ -188,9 +182,8 @@ class TransformersEngine:
         cache = numbers * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
-        free, total = torch.cuda.mem_get_info()
-        free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(min(MOST_ROWS, max(1, 0.8 * free // row)))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """vLLM in this process: the engine for large models and many samples on GPUs.
 
-engine = VllmEngine("runs/trim/model", dtype="bfloat16", tensor_parallel=2)
+engine = VllmEngine("runs/trim/model", dtype="bfloat16")
 
 Every sampling parameter is passed, because vLLM's own `max_tokens` is 16; the seed goes with each request. Scripts that
 make this engine need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
@@ -21,18 +21,7 @@ class VllmEngine:
 
     name = "vllm"
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        revision: str | None = None,
-        dtype: str = "auto",
-        max_length: int | None = None,
-        tensor_parallel: int = 1,
-        gpu_memory: float = 0.9,
-        eager: bool = False,
-    ) -> None:
-        """`max_length`: prompt and answer together; `gpu_memory`: share of it to be used."""
+    def __init__(self, model: str | Path, *, dtype: str = "auto", eager: bool = False) -> None:
         try:
             import vllm
         except ImportError as error:
@@ -40,22 +29,13 @@ class VllmEngine:
             raise EngineError(f"vllm cannot be imported ({one_line(error)})", field="engine", hint=hint) from error
         self._vllm = vllm
         try:
-            self._llm = vllm.LLM(
-                model=str(model),
-                revision=revision,
-                dtype=dtype,
-                max_model_len=max_length,
-                tensor_parallel_size=tensor_parallel,
-                gpu_memory_utilization=gpu_memory,
-                enforce_eager=eager,
-                trust_remote_code=False,
-            )
+            self._llm = vllm.LLM(model=str(model), dtype=dtype, enforce_eager=eager, trust_remote_code=False)
         except Exception as error:  # vLLM raises whatever it likes
             raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
         config = self._llm.llm_engine.model_config
         self._limit, self.tokenizer = int(config.max_model_len), self._llm.get_tokenizer()
         dtype = str(config.dtype).removeprefix("torch.")
-        self.identity: Mapping[str, Any] = {**identify_model(model, revision), "dtype": dtype}
+        self.identity: Mapping[str, Any] = {**identify_model(model), "dtype": dtype}
         self.details: Mapping[str, Any] = {"versions": {"vllm": vllm.__version__}, "model": str(model)}
 
     def check(self, requests: Sequence[Request]) -> None:

@@ -22,14 +22,14 @@ from trimsft.report.page import details
 from trimsft.report.page.answers import answer_parts
 from trimsft.report.page.scores import score_parts
 from trimsft.report.page.tokens import shortened, token_parts
-from trimsft.report.runs import checked_parameters, read_runs
+from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.runs.files import write_whole
 from trimsft.tables import Table, to_csv
 
 
 def write_report(
     out: Path,
-    runs: Mapping[str, Path],
+    runs: Mapping[str, Path] | Sequence[Run],
     *,
     title: str,
     settings: Mapping[str, Any] | None = None,
@@ -39,7 +39,7 @@ def write_report(
     """Write the page; return its path.
 
     Args:
-        runs: label -> run directory, or file of a token table, the base first. What a directory lacks is left out.
+        runs: label -> run directory, or file of a token table, the base first; or these as `read_runs` returns them.
         settings: what was run, for the reader; margin, bandwidth and gamma among them are those of the weights.
         objectives: names of those that are weighed beside those of the runs; one's own are loaded.
         sweep: the table of a sweep and the sentences on it, which are shown first.
@@ -47,7 +47,7 @@ def write_report(
     import jinja2
     from markupsafe import Markup
 
-    read, settings = read_runs(runs), settings or {}
+    read, settings = read_runs(runs) if isinstance(runs, Mapping) else runs, settings or {}
     parameters = checked_parameters(settings)
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     courses = {run.label: run.course for run in read if run.course}
