@@ -221,7 +221,16 @@ PART = {"type": "text", "text": "x", "weight": 0.5}
         (chat({"weight": 1}), {"assistant_only_loss": True}, "message 1: 'weight' trains a turn of user, and"),
         (chat({"name": "Ann"}), {}, "message 1: .* leaves 'name' of user out"),
         (chat({"reasoning_content": "so"}, at=4), {}, "message 4: .* leaves 'reasoning_content' of assistant out"),
-        (chat({"content": [PART, {"type": "text", "text": "y"}]}), {}, "message 1: its parts have weights"),
+        (
+            chat({"content": [PART, {"type": "text", "text": "y", "wieght": 1}]}),
+            {},
+            "message 1: a part is not text and",
+        ),
+        (
+            chat({"content": [PART, {"type": "image", "text": "y"}]}),
+            {},
+            "message 1: a part is not text and weight alone",
+        ),
         ({"messages": [turn("user"), {"content": "x"}]}, {}, "message 1: must be an object with a role"),
         ({"messages": [turn("user"), turn("assistant", None, tool_calls="x")]}, {}, "message 1: tool_calls must be a"),
         ({**chat(), "tools": "["}, {}, "tools is text that is not JSON"),

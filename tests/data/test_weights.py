@@ -114,9 +114,13 @@ def test_tool_calls_are_spans() -> None:
 # ---- what the data says
 
 
-def test_weights_of_rows_and_messages_multiply() -> None:
-    row = {"messages": [turn("user", "a"), turn("assistant", "one", weight=3)], "weight": 2}
-    assert [weight for _, weight in weighed(None, row, train_on="assistant")] == [0, 6]
+def test_weights_of_rows_messages_and_parts_multiply() -> None:
+    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "slip", "train": False}]
+    parts += [{"type": "text", "text": " more", "weight": 0.5}]
+    row = {"messages": [turn("user", "a"), turn("assistant", parts, weight=3)], "weight": 2}
+    found = weighed(None, row, train_on="assistant")
+    assert [weight for _, weight in found] == [0, 6, 0, 3, 6]
+    assert [text.strip() for text, _ in found[1:4]] == ["one", "slip", "more"]
     assert weighed(None, {"text": "a b c", "weight": 0.5})[0][1] == 0.5
     assert [weight for _, weight in weighed(None, {"problem": "a", "solution": "b c", "weight": 0})] == [0]
 

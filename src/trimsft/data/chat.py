@@ -4,8 +4,8 @@
     ids, weights = encoder.encode({"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", ...}]})
 
 The tokens are those that TRL's `SFTTrainer` trains on; a test holds them against the trainer's own dataset, form by
-form. What TRL knows nothing of are weights: `weight` of a row; `weight` or `train` of a message, in the formats of
-OpenAI and of Axolotl; `token_weights`.
+form. What TRL knows nothing of are weights: `weight` of a row; `weight` or `train` of a message, or of a part of one
+({"type": "text", "text": ..., "weight": 0.5}), in the formats of OpenAI and of Axolotl; `token_weights`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trimsft.errors import DataError, UsageError, one_line
 Row = Mapping[str, Any]
 Weights = NDArray[np.float64]
 SWITCHES = ("weight", "train")
-"""Keys of a message that say how much it is trained."""
+"""Keys of a message, or of a part of one, that say how much it is trained."""
 _KEYS = ("role", "content", "tool_calls", "tool_call_id", *SWITCHES)
 _HINT = "remove it, or take a model or a chat_template_path that knows it"
 log = logging.getLogger("trimsft")
@@ -85,8 +85,8 @@ class TrlEncoder:
                 # a template that is not TRL's drops thoughts itself, and turns may have no place
                 has_turns = is_placed or isinstance(self._chat_template, str)
                 text = self._placed(row, chat, ids, has_turns=has_turns)
-                for turn, message in zip(text.turns, chat, strict=False) if is_placed else ():
-                    weights[text.inside(turn.start, turn.end)] *= _weight_of(message)
+                for place, message in enumerate(chat if is_placed else ()):
+                    _weigh(weights, text, place, message)
                 weights = self.apply_rules(text, is_trained, weights)
         return ids, weights * as_weight(row.get("weight"), "weight")
 
@@ -131,10 +131,10 @@ class TrlEncoder:
             where, role, calls = f"message {turn}", _field(message, "role"), _field(message, "tool_calls")
             if not isinstance(role, str):
                 raise DataError(f"{where}: must be an object with a role", value=message)
-            at(where, _weight_of, message)
-            trains = [name for name in SWITCHES if message.get(name)]
-            if has_weights({"content": message.get("content")}):
-                raise DataError(f"{where}: its parts have weights, which are not read", hint="give the message one")
+            parts = [*at(where, _parts, message), message]
+            for part in parts:
+                at(where, _weight_of, part)
+            trains = [name for part in parts for name in SWITCHES if part.get(name)]
             if trains and not is_trained:
                 hint = "remove it, or change train_on or completion_only_loss"
                 raise DataError(f"{where}: {trains[0]!r} trains a turn of {role}, and the settings do not", hint=hint)
@@ -266,7 +266,7 @@ class TrlEncoder:
         options |= {"tools": self._tools(row), "chat_template": (not is_own and self._chat_template) or None}
         options |= row.get("chat_template_kwargs") or {}
         try:
-            return self.tokenizer.apply_chat_template([_without(turn, *SWITCHES) for turn in messages], **options)
+            return self.tokenizer.apply_chat_template([_plain(turn) for turn in messages], **options)
         except Exception as error:  # templates raise whatever they like
             raise DataError(f"the chat template of the model fails: {one_line(error)}", value=messages) from error
 
@@ -313,15 +313,47 @@ def _field(message: Any, name: str) -> Any:
 
 
 def _weight_of(message: Row) -> float:
-    """Return the weight of a message: the product of its switches."""
+    """Return the weight of a message or of a part: the product of its switches."""
     return as_weight(message.get("weight"), "weight") * as_weight(message.get("train"), "train")
 
 
 def has_weights(message: Row) -> bool:
     """Return whether a message, or a part of it, says how much it is trained."""
+    return any(message.get(name) is not None for name in SWITCHES) or bool(_parts(message))
+
+
+def _parts(message: Row) -> list[Row]:
+    """Return the parts of a message some of which have weights; none where no part has."""
     content = message.get("content")
-    parts = [message, *(content if isinstance(content, list) else [])]
-    return any(_field(part, name) is not None for part in parts for name in SWITCHES)
+    parts = content if isinstance(content, list) else []
+    if all(_field(part, name) is None for part in parts for name in SWITCHES):
+        return []
+    for part in parts:
+        is_text = part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+        if not is_text or set(part) - {"type", "text", *SWITCHES}:
+            raise DataError("a part is not text and weight alone, and others beside it have weights", value=part)
+    return parts
+
+
+def _plain(message: Row) -> Row:
+    """Return a message as templates know it."""
+    plain, parts = _without(message, *SWITCHES), _parts(message)
+    return {**plain, "content": "".join(part["text"] for part in parts)} if parts else plain
+
+
+def _weigh(weights: Weights, text: RowText, place: int, message: Row) -> None:
+    """Multiply the weights of a turn's tokens by what the message and its parts say."""
+    start, end = text.turns[place].start, text.turns[place].end
+    weights[text.inside(start, end)] *= _weight_of(message)
+    parts = _parts(message)
+    content = "".join(part["text"] for part in parts)
+    begin = text.text.find(content.strip(), start, end) - (len(content) - len(content.lstrip()))
+    if parts and begin < start:
+        problem = f"message {place}: the chat template of the model changes its text, so its parts have no place"
+        raise DataError(problem, hint="give the message one weight")
+    for part in parts:
+        weights[text.inside(begin, begin + len(part["text"]))] *= _weight_of(part)
+        begin += len(part["text"])
 
 
 def _variants(message: Row) -> dict[str, Row]:
