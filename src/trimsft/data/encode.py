@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
 from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, known_rows
-from trimsft.data.load import DataConfig, choose, load_rows, refuse, refuse_of_other_forms
+from trimsft.data.load import DataConfig, choose, load_rows, refuse, refuse_of_other_forms, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
 from trimsft.errors import DataError, UsageError, counted
@@ -194,7 +194,7 @@ def load_training_data(
     with_roles: bool = False,
 ) -> tuple[Dataset, Dataset | None]:
     """Return the rows to train and to evaluate on, as tokens; of messages the assistant's are trained by default."""
-    rows: Any = load_rows(config, split="train")
+    rows: Any = stream_rows(config) if config.streaming else load_rows(config, split="train")
     test_rows = None
     if config.eval_split is not None:
         if not with_eval:

@@ -1,6 +1,7 @@
 """Rows of local files or of the hub, checked and sampled; an error names file and line.
 
-load_rows(DataConfig("a.jsonl,b.jsonl"))
+load_rows(DataConfig("a.jsonl,b.jsonl"))               # a dataset
+stream_rows(DataConfig("a.jsonl", streaming=True))     # the same rows, none of them held
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,7 +36,7 @@ from trimsft.errors import DataError, TrimSFTError, one_line
 from trimsft.options import option
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
 Split = Literal["train", "test"]
 log = logging.getLogger("trimsft")
@@ -65,6 +66,7 @@ class DataConfig:
         "auto", "How a problem becomes a prompt (auto: chat or plain).", choices=list(TEMPLATE_NAMES)
     )
     system_prompt: str | None = _option(None, "System message; by default the recipe's, '' for none.")
+    streaming: bool = _option(False, "Read rows while they are trained; needs max_steps.")
     train_on: str | None = _option(None, "Turns of messages: assistant (default), last or all.", choices=TRAIN_ON)
     weights: str | None = _option(None, 'Weights by role, span or /pattern/: "prompt=0.1, thinking=0.5, boxed=2".')
 
@@ -226,7 +228,34 @@ def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
     return sorted(rows, key=keys.__getitem__)[:count]
 
 
-def _ask_hub(config: DataConfig, split: str) -> Any:
+# ---- streams and the hub
+
+
+def stream_rows(config: DataConfig) -> IterableDataset:
+    """Return the rows to train on as they are read and none held."""
+    from datasets import IterableDataset
+
+    refuse(config, ("sample", "eval_split"), "rows that are streamed")
+    if config.is_local:
+        given: Any = [str(path) for path in _files(config, "train")]
+    else:
+        given = _ask_hub(config, config.dataset_train_split, streaming=True)
+    return IterableDataset.from_generator(_streamed, gen_kwargs={"rows": given, "config": config})
+
+
+def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:
+    """Yield the rows of files, or of a stream of the hub, in the form of the first."""
+    if isinstance(rows, list):
+        placed = ((place_of(path, number), row) for path in map(Path, rows) for number, row in read_records(path))
+    else:
+        placed = ((f"{config.dataset_name}, row {number}", row) for number, row in enumerate(rows))
+    form = ""
+    for place, row in placed:
+        form = form or _form_of(row, config, place)
+        yield from known_rows([(place, row)], form, config.pair)
+
+
+def _ask_hub(config: DataConfig, split: str, **options: Any) -> Any:
     """Return a split of the hub; a name near that of a file here is taken for a mistake."""
     import datasets
 
@@ -236,7 +265,9 @@ def _ask_hub(config: DataConfig, split: str) -> Any:
         hint = f"did you mean {str(path.parent / near[0])!r}?"
         raise DataError("no such file", field="dataset_name", value=name, hint=hint)
     try:
-        return datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
+        return datasets.load_dataset(
+            name, config.dataset_config, split=split, revision=config.dataset_revision, **options
+        )
     except Exception as error:  # network, hub and format errors come as many types
         problem = f"cannot load split {split!r} of {name!r} from the hub ({one_line(error)[:300]})"
         hint = "for local data pass the path of a file, such as data/train.jsonl"
