@@ -131,6 +131,20 @@ def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.Monk
         load_rows(DataConfig(dataset_name="train.jsnl"))
 
 
+def test_files_are_mixed_by_shares(tmp_path: Path) -> None:
+    one = write(tmp_path / "a.jsonl", ROWS)
+    other = write(tmp_path / "b.jsonl", [{"problem": f"b{n}", "solution": "s"} for n in range(20)])
+    for shares, counts in (((0.5, 0.5), (8, 8)), ((3, 1), (8, 3)), ((0.2, 0.8), (5, 20))):
+        name = f"{one}:{shares[0]}, {other}:{shares[1]}"
+        problems = load_rows(DataConfig(dataset_name=name))["problem"][:]
+        assert tuple([text[0] for text in problems].count(letter) for letter in "Wb") == counts
+        assert problems == load_rows(DataConfig(dataset_name=name))["problem"][:]
+        assert list(map(str, list_files(name))) == [one, other]  # which the manifest names
+    for name in (f"{one}:0.5,{other}", f"{tmp_path}:1", f"{one}:0"):
+        with pytest.raises(DataError, match="needs a share above 0 for every file"):
+            load_rows(DataConfig(dataset_name=name))
+
+
 def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(chat=CHAT)
     config = local(tmp_path, eval_split=0.25)

@@ -18,7 +18,7 @@ from tests.train import tiny
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig, load_rows, plain_rows, stream_rows
 from trimsft.errors import DataError
-from trimsft.train import TrimSFTTrainer
+from trimsft.train import TrimSFTTrainer, parse
 
 
 def test_a_stream_has_the_rows_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +55,20 @@ def test_tokens_of_a_stream_are_those_of_the_data(tmp_path: Path) -> None:
             assert other == one | ({"token_weights": weights} if "token_weights" in held.column_names else {})
             assert [label != -100 for label in one["labels"]] == [weight > 0 for weight in weights]
         assert max(weights) == (0.5 if rows is chats else 1)
+
+
+def test_files_with_shares_take_turns(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / name, [{"problem": f"{name}{n}", "solution": "s"} for n in range(400)])
+        for name in ("a.jsonl", "b.jsonl")
+    ]
+    words = ["--model", "m", "--data", f"{files[0]}:0.75", f"{files[1]}:0.25", "--use_cpu", "true"]
+    name = parse(words).data.dataset_name
+    assert name == f"{files[0]}:0.75,{files[1]}:0.25"
+    rows = [row["problem"] for row in stream_rows(DataConfig(dataset_name=name, streaming=True)).take(400)]
+    first = [row for row in rows if row[0] == "a"]
+    assert 270 < len(first) < 330 and first == [f"a.jsonl{n}" for n in range(len(first))]
+    assert rows == [row["problem"] for row in stream_rows(DataConfig(dataset_name=name, streaming=True)).take(400)]
 
 
 def test_what_streams_cannot_do_is_said(tmp_path: Path) -> None:

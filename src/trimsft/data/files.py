@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 2**30
 """Bytes: a few packed ones can be any number of unpacked ones."""
+SHARE = re.compile(r":(\d*\.?\d+)\s*(?=,|$)")
+"""The share of a file: a.jsonl:0.7,b.jsonl:0.3."""
 
 
 def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
@@ -31,7 +33,7 @@ def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
     names = [where] if Path(where).expanduser().exists() else where.split(",")
     files: list[Path] = []
     for name in names:
-        path = Path(name.strip()).expanduser()
+        path = Path(SHARE.sub("", name).strip()).expanduser()
         if not name.strip() or not path.exists():
             raise DataError("no such file or folder", field=field, value=name.strip())
         members = [path]

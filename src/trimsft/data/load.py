@@ -1,6 +1,6 @@
 """Rows of local files or of the hub, checked and sampled; an error names file and line.
 
-load_rows(DataConfig("a.jsonl,b.jsonl"))               # a dataset
+load_rows(DataConfig("a.jsonl:0.7,b.jsonl:0.3"))       # a dataset
 stream_rows(DataConfig("a.jsonl", streaming=True))     # the same rows, none of them held
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.data.files import SUFFIXES, list_files, place_of, read_parquet, read_records, suffix_of
+from trimsft.data.files import SHARE, SUFFIXES, list_files, place_of, read_parquet, read_records, suffix_of
 from trimsft.data.formats import (
     BECOMES,
     CONVERTERS,
@@ -92,7 +92,7 @@ class DataConfig:
         """True where `dataset_name` means files: a mistyped path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
-        return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
+        return looks_local or SHARE.sub("", name).lower().endswith(SUFFIXES) or Path(name).exists()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +145,13 @@ def load(config: DataConfig, split: Split = "train") -> tuple[Dataset, list[str]
     """Return the same and the place of each row: of files its line or item; in Parquet and on the hub its row."""
     from datasets import Dataset, concatenate_datasets
 
+    shares: list[float] = []
     if not config.is_local and not (split == "test" and config.dataset_test_file):
         name = config.dataset_train_split if split == "train" else config.dataset_test_split
         sources = [_of_dataset(_ask_hub(config, name), f"{config.dataset_name} ({name})", config)]
     elif split == "train" or config.dataset_test_file is not None:
-        sources = [_of_file(path, config) for path in _files(config, split)]
+        files, shares = _files(config, split)
+        sources = [_of_file(path, config) for path in files]
     else:
         hint = "name a file or turn evaluation off"
         raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
@@ -161,20 +163,39 @@ def load(config: DataConfig, split: Split = "train") -> tuple[Dataset, list[str]
         whole = concatenate_datasets(parts)
     else:
         whole = make_dataset([row for rows in parts for row in rows])
+    sizes = [len(some) for *_, some in sources]
+    numbers = _drawn(sizes, shares, config.sample_seed) if shares else range(len(places))
     wanted = config.sample if split == "train" else None
-    if wanted is None or wanted >= len(places):
-        if wanted is not None and wanted > len(places):
-            log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(places):,}")
+    if wanted is not None and wanted < len(numbers):
+        numbers = choose(numbers, wanted, config.sample_seed)
+    elif wanted is not None and wanted > len(numbers):
+        log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(numbers):,}")
+    if len(numbers) == len(places):
         return whole, places
-    chosen = choose(range(len(places)), wanted, config.sample_seed)
-    return whole.select(chosen), [places[number] for number in chosen]
+    return whole.select(numbers), [places[number] for number in numbers]
 
 
-def _files(config: DataConfig, split: Split) -> list[Path]:
+def _files(config: DataConfig, split: Split) -> tuple[list[Path], list[float]]:
+    """Return local files, and their shares where they have some."""
     if split == "test":
-        return list_files(config.dataset_test_file or "", field="dataset_test_file")
+        return list_files(config.dataset_test_file or "", field="dataset_test_file"), []
     refuse(config, ("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
-    return list_files(config.dataset_name)
+    files = list_files(config.dataset_name)
+    shares = [float(share) for share in SHARE.findall(config.dataset_name)]
+    if shares and (len(shares) < len(files) or min(shares) <= 0):
+        problem = "needs a share above 0 for every file (a.jsonl:0.7,b.jsonl:0.3), and none for a folder"
+        raise DataError(problem, field="dataset_name", value=config.dataset_name)
+    return files, shares
+
+
+def _drawn(sizes: Sequence[int], shares: Sequence[float], seed: int) -> list[int]:
+    """Draw rows of files that follow each other: as many as can be, so that these are the shares of the files."""
+    total, start = min(size / share for size, share in zip(sizes, shares, strict=True)), 0
+    drawn = list[int]()
+    for size, share in zip(sizes, shares, strict=True):
+        drawn += sorted(choose(range(start, start + size), round(total * share), seed))
+        start += size
+    return drawn
 
 
 def _of_file(path: Path, config: DataConfig) -> tuple[str, Any, list[str]]:
@@ -232,15 +253,22 @@ def choose(rows: Sequence[int], count: int, seed: int) -> list[int]:
 
 
 def stream_rows(config: DataConfig) -> IterableDataset:
-    """Return the rows to train on as they are read and none held."""
-    from datasets import IterableDataset
+    """Return the rows to train on as they are read and none held; files with shares take turns at random."""
+    from datasets import IterableDataset, interleave_datasets
 
     refuse(config, ("sample", "eval_split"), "rows that are streamed")
+    shares: list[float] = []
     if config.is_local:
-        given: Any = [str(path) for path in _files(config, "train")]
+        files, shares = _files(config, "train")
+        paths = [str(path) for path in files]
+        given: list[Any] = [[path] for path in paths] if shares else [paths]
     else:
-        given = _ask_hub(config, config.dataset_train_split, streaming=True)
-    return IterableDataset.from_generator(_streamed, gen_kwargs={"rows": given, "config": config})
+        given = [_ask_hub(config, config.dataset_train_split, streaming=True)]
+    streams = [IterableDataset.from_generator(_streamed, gen_kwargs={"rows": one, "config": config}) for one in given]
+    if not shares:
+        return streams[0]
+    odds = [share / sum(shares) for share in shares]
+    return interleave_datasets(streams, probabilities=odds, seed=config.sample_seed)
 
 
 def _streamed(rows: Any, config: DataConfig) -> Iterator[Row]:

@@ -200,7 +200,7 @@ class Parser(TrlParser):  # type: ignore[misc]
 def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
-    parser._option_string_actions["--dataset_name"].nargs = "+"  # --data a.jsonl b.jsonl
+    parser._option_string_actions["--dataset_name"].nargs = "+"  # --data a.jsonl:0.7 b.jsonl:0.3
     for action in parser._actions:
         action.default = argparse.SUPPRESS  # what is not given is not read
     read, rest = parser.parse_known_args(words)
