@@ -54,6 +54,7 @@ def test_hostile_text_stays_text() -> None:
     assert all(character.isprintable() or character == "\n" for character in plain)
     assert plain.count("[bold·red]x[/bold·red][/]⟨U+000D⟩⟨U+0000⟩") == 2
     assert plain.count("⟨U+001B⟩[2J⟨U+001B⟩]0;owned⟨U+0007⟩") == 2
+    assert "<script>" not in seen({"problem": "<script>", "solution": "x"}).as_html()
 
 
 def test_the_command_shows_rows_and_runs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +65,10 @@ def test_the_command_shows_rows_and_runs_no_model(tmp_path: Path, monkeypatch: p
     def run(*words: str) -> Any:
         return CliRunner().invoke(cli.app, ["tokens", str(folder), "--data", data, *words], catch_exceptions=False)
 
-    result = run("--show", "2", "--weights", "boxed=2")
+    result = run("--show", "2", "--weights", "boxed=2", "--out", "rows.html")
     assert result.exit_code == 0 and "row 1: " in result.stdout and "trained with weight 2" in result.stdout
-    assert "all rows: 12 rows" in result.stdout
+    assert "all rows: 12 rows" in result.stdout and "trained with weight 2" in (tmp_path / "rows.html").read_text()
     rows = json.loads(run("--show", "1", "--json").stdout)
     assert rows[0]["tokens"][-1] == {**rows[0]["tokens"][-1], "fate": "trained", "weight": 1.0}
     assert run("--show", "1", "--out", "rows").exit_code == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "model", "rows.html"]

@@ -13,6 +13,7 @@ Text of data and tokenizers is not trusted: nothing in it is markup, no control 
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,12 @@ class Preview:
     def as_json(self) -> list[dict[str, Any]]:
         """Return the rows as objects that JSON can hold, every text exact."""
         return [{"row": row, "tokens": [asdict(token) for token in tokens]} for row, tokens in enumerate(self.rows)]
+
+    def as_html(self) -> str:
+        """Return a page that shows the same as a terminal."""
+        console = Console(record=True, file=io.StringIO(), force_terminal=True, width=120)
+        show(self, console)
+        return console.export_html()
 
 
 def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> Preview:

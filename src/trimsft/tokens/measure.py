@@ -130,17 +130,21 @@ class TokenTables(Tabular):
 
 
 def preview_rows(settings: TokenSettings) -> Preview:
-    """Return rows as a training would see them."""
+    """Return rows as a training would see them; `out` may name a page of HTML that shows them, too."""
     from trimsft.data.preview import preview
-    from trimsft.runs import find_weights
+    from trimsft.runs import find_weights, write_whole
     from trimsft.tokens.write import make_encoder
 
-    if len(settings.models) > 1 or settings.out is not None:
-        raise UsageError("shows the rows of one model, and writes no file", field="show", value=settings.show)
+    if len(settings.models) > 1 or (settings.out is not None and settings.out.suffix != ".html"):
+        problem = "shows the rows of one model, on the screen or in a file that ends in .html"
+        raise UsageError(problem, field="show", value=settings.show)
     rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
     rows = rows[: settings.limit]
     source, rendering = find_weights(settings.models[0]), settings.as_trained(settings.models)
-    return preview(rows, make_encoder(source, None, rendering, rows)[0], settings.show or 1)
+    seen = preview(rows, make_encoder(source, None, rendering, rows)[0], settings.show or 1)
+    if settings.out is not None:
+        write_whole(settings.out, seen.as_html().encode())
+    return seen
 
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress = lambda model, done, rows: None) -> TokenTables:
