@@ -24,7 +24,7 @@ from trimsft.runs import write_whole
 from trimsft.study import StudySettings
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.run import CellState, write_tables
+from trimsft.study.run import CellState, run_cells, write_tables
 from trimsft.tokens.statistics import confidence, diagnose
 from trimsft.tokens.table import read_token_table
 
@@ -49,11 +49,11 @@ def main() -> None:
     settings = StudySettings(names=("main",), **words)
     (study,), cells, scale, folder = settings.prepare()
     for cell in sorted(cells, key=lambda cell: not cell.is_base):
-        done = settings.run([cell], scale, folder, say)
+        done = run_cells([cell], scale, folder, on_event=say)
         print(*done.failures(), sep="\n", flush=True)
         if cell in done.done:
             record(results, cell, folder, done.seconds.get(cell))
-    write_tables(study, folder)
+    write_tables(study, folder, scale)
 
 
 def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, float] | None) -> None:

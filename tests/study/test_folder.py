@@ -1,9 +1,10 @@
-"""The work on one cell and its folder: what is missing, weights that are dropped, ranks, damaged files, refusals."""
+"""The work on one cell and its folder: what is missing, weights that are dropped, ranks, refusals."""
 
 import json
 import re
 import sys
-from dataclasses import asdict, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +12,13 @@ from typing import Any
 import pytest
 
 from tests.study.stub import SCALE, cells, finish, is_running
-from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory
-from trimsft.shipped import find_recipe
 from trimsft.study import folder as steps
 from trimsft.study.cell import Cell
-from trimsft.study.folder import Job, StudyFolder, check_study, launch_command, token_rows, training_settings
-from trimsft.study.run import read_status, run_cells
-from trimsft.study.scales import LAB, SCALES, ModelAt, Scale, ScaleOptions
+from trimsft.study.folder import Job, StudyFolder, check_study, token_rows, training_settings
+from trimsft.study.run import run_cells
+from trimsft.study.scales import LAB, SCALES, ScaleOptions
 
 PAPER = SCALES["paper"]
 
@@ -60,15 +60,6 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, monkeypatch: pytest.
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
 
 
-@pytest.mark.parametrize(("script", "reason"), [("exit(3)", "code 3"), ("os.kill(os.getpid(), 9)", "code -9")])
-def test_ranks_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
-    job, cell = make_job(tmp_path)
-    job = replace(job, scale=replace(job.scale, models={"good": ModelAt(path="good", gpus=2)}))
-    monkeypatch.setattr(steps, "launch_command", lambda *_: [sys.executable, "-c", f"import os; {script}"])
-    with pytest.raises(TrimSFTError, match=f"the training ended .*{reason}"):
-        job.run(cell)
-
-
 def test_an_interruption_ends_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, cell = make_job(tmp_path)
     pid = tmp_path / "pid"
@@ -85,80 +76,27 @@ def test_an_interruption_ends_the_ranks(tmp_path: Path, monkeypatch: pytest.Monk
     assert not is_running(int(pid.read_text()))
 
 
-def test_accelerate_launches_ranks_on_gpus_and_torchrun_elsewhere() -> None:
-    words = ["train", "--config", "x.yaml"]
-    two = launch_command(2, "cuda", words)
-    accelerate = ["-m", "accelerate.commands.launch", "--config_file", str(find_recipe("accelerate/fsdp2.yaml"))]
-    assert two[1:5] == accelerate and two[two.index("--num_processes") + 1] == "2"
-    assert two[-5:] == ["-m", "trimsft", *words]
-    assert launch_command(2, "cpu", words)[1:5] == ["-m", "torch.distributed.run", "--nproc_per_node", "2"]
-
-
-def test_a_process_ends_with_its_step_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, cell = make_job(tmp_path)
-    job = replace(job, scale=replace(job.scale, device="cuda", rows=None))
-    monkeypatch.setattr(steps, "redirect_output", lambda _: None)
-    monkeypatch.setattr(Job, "train", finish)
-    assert job.attempt(cell).seconds.keys() == {"train"}
-
-
 def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
     rows, rendering = token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
     trained = {json.loads(line)["problem"] for line in folder.training_data(0).read_text().splitlines()}
     assert len(rows) == LAB.table_rows and {row["problem"] for row in rows} <= trained
-    losses = {"completion_only_loss": None}
-    cut = {"max_length": 256, "truncation_mode": "keep_start"}
-    assert rendering == {"template": "auto", "system_prompt": None, **cut, **losses}
+    assert (rendering["template"], rendering["max_length"]) == ("auto", 256)
     again, _ = token_rows(folder, LAB, Cell(model="lab", objective="base"))
     assert again == rows
 
 
-# ---- damaged files, secrets, links
+# ---- secrets, links
 
 CELL, TINY = Cell(model="lab", objective="sft"), replace(LAB, rows=4, table_rows=2)
-DEEP = "[" * 100_000
 
 
-def records(**cell: Any) -> str:
-    return json.dumps([CELL.as_dict() | cell])
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> StudyFolder:
-    folder = StudyFolder(tmp_path / "study")
-    folder.settle(TINY, [CELL])
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        *(("config.yaml", text) for text in ("3", "a: &a [*a]")),
-        *(("config.yaml", change) for change in ({"benchmarks": []}, {"rows": "many"})),
-        *(("cells.json", text) for text in (DEEP, '[{"model": "lab"}]', records(model="../x"))),
-    ],
-)
-def test_a_damaged_file_is_named_in_one_line(folder: StudyFolder, file: str, content: Any) -> None:
-    path = folder.out / file
-    path.write_text(content if isinstance(content, str) else json.dumps(asdict(TINY) | content))
-    with pytest.raises(RunError) as refusal:
-        read_status(folder.out)
-    assert str(path) in str(refusal.value) and len(str(refusal.value)) < 400
-
-
-def test_a_failure_is_kept_without_secrets(folder: StudyFolder) -> None:
+def test_a_failure_is_kept_without_secrets(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path)
     folder.note_failure(CELL, "cannot reach https://me:hunter2@host/x")
     assert folder.failure(CELL).read_text() == "cannot reach https://***@host/x"
-    with pytest.raises(UsageError, match="'hub_token' is a secret, which a study writes down; set HF_TOKEN"):
+    with pytest.raises(UsageError, match="'hub_token' is a secret"):
         ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
-
-
-def test_damaged_rows_are_named(folder: StudyFolder) -> None:
-    folder.token_rows.parent.mkdir(parents=True, exist_ok=True)
-    folder.token_rows.write_text('{"problem": "a", "solution": "b"}\n{"prob')
-    with pytest.raises(UsageError, match=r"token-rows\.jsonl, line 2: not usable JSON"):
-        token_rows(folder, TINY, CELL)
 
 
 @pytest.mark.parametrize("place", ["data", "runs/lab", "runs/lab/sft/seed0/log.txt", ".lock"])
@@ -175,18 +113,15 @@ def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) ->
 # ---- what is looked at before anything is run
 
 
-def test_without_flash_attention_cells_train_with_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("is_there", "attention"), [(False, "sdpa"), (True, "flash_attention_2")])
+def test_without_flash_attention_cells_train_with_sdpa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool, attention: str
+) -> None:
+    monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda: is_there)
     sft = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
-
-    def attention(scale: Scale) -> Any:
-        return training_settings(StudyFolder(tmp_path), scale, sft).model.attn_implementation
-
-    for is_there, found in ((False, "sdpa"), (True, "flash_attention_2")):
-        monkeypatch.setattr("trimsft.train.config.has_flash_attention", lambda is_there=is_there: is_there)
-        assert attention(PAPER) == found
-        assert attention(replace(PAPER, device="cpu")) == "sdpa"
-        eager = {**PAPER.defaults, "attn_implementation": "eager"}
-        assert attention(replace(PAPER, defaults=eager)) == "eager", "what was asked for"
+    eager = {**PAPER.defaults, "attn_implementation": "eager"}  # what was asked for
+    for scale, one in ((PAPER, attention), (replace(PAPER, defaults=eager), "eager")):
+        assert training_settings(StudyFolder(tmp_path), scale, sft).model.attn_implementation == one
 
 
 @pytest.mark.parametrize(
@@ -196,21 +131,15 @@ def test_without_flash_attention_cells_train_with_sdpa(tmp_path: Path, monkeypat
         ({"sampling": {"temperature": -1}}, "temperature: must be at least 0"),
     ],
 )
-def test_what_no_evaluation_would_take_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_no_evaluation_would_take_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        check_study(replace(LAB, **change), StudyFolder(tmp_path / "out"))
+        check_study(replace(LAB, **change), StudyFolder(tmp_path / "out"), [CELL])
 
 
-def test_a_run_asks_the_hub_and_a_dry_run_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*what: Any, **how: Any) -> None:
-        raise ConnectionError("no route to the hub")
-
-    monkeypatch.setattr("datasets.load_dataset", unreachable)
-    scale = replace(LAB, benchmarks=("lab-easy", "math500"))
-    check_study(scale, StudyFolder(tmp_path))
-    with pytest.raises(UsageError, match=r"'math500'"):
-        check_study(scale, StudyFolder(tmp_path), is_at_hand=True)
-    check_study(LAB, StudyFolder(tmp_path), is_at_hand=True)
+def test_other_code_of_an_own_objective_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, folder = Cell(model="lab", objective="examples.own_objective:Contest"), StudyFolder(tmp_path)
+    for code, can_go_on in (("before", True), ("after", False)):
+        monkeypatch.setattr(steps, "fingerprint_objective", lambda _, code=code: [code])
+        with nullcontext() if can_go_on else pytest.raises(RunError, match="holds a run with other code"):
+            steps.check_code(folder, [own])
+        RunDirectory(folder.run(own)).write_manifest(objective={"fingerprint": ["before"]})

@@ -36,14 +36,11 @@ def test_hours_memory_and_downloads_of_the_paper(tmp_path: Path) -> None:
     assert plan.gpu_hours - 3 * base.gpu_hours == pytest.approx(training, rel=0.15)
     assert "to download: Qwen/Qwen2.5-Math-1.5B, licence apache-2.0" in plan.notes
     assert "Qwen2.5-Math-1.5B: about 15 GiB of each GPU in training" in plan.notes
-    few = plan_cells(CELLS[:1], replace(PAPER, limit=30), StudyFolder(tmp_path / "out"), "2xA6000")
-    assert few.gpu_hours == pytest.approx(base.gpu_hours * 150 / (500 + 675 + 272 + 83 + 30))
-    assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_fit_names_the_model_and_the_way_out(tmp_path: Path) -> None:
+def test_what_cannot_fit_names_the_way_out(tmp_path: Path) -> None:
     large = [Cell(model="Llama3.1-8B", objective="sft")]
-    with pytest.raises(UsageError, match=r"gpus: Llama3.1-8B: a step takes .*; with dtype=bfloat16 and bf16=false"):
+    with pytest.raises(UsageError, match=r"gpus: a step takes .*; with dtype=bfloat16 and bf16=false"):
         plan_cells(large, PAPER, StudyFolder(tmp_path), "2xA6000")
     with pytest.raises(UsageError, match="gpus: has no effect on a CPU"):
         plan_cells([Cell(model="lab", objective="sft")], LAB, StudyFolder(tmp_path), "2xA6000")
@@ -51,14 +48,9 @@ def test_what_cannot_fit_names_the_model_and_the_way_out(tmp_path: Path) -> None
 
 def test_the_commands_print_a_plan(tmp_path: Path) -> None:
     words = ["study", "run", "main", "--scale", "paper", "--model", "Qwen2.5-Math-1.5B", "--out", str(tmp_path / "out")]
-    gpus = ["--dry-run", "--gpus", "2xA6000"]
-    shown = CliRunner().invoke(cli.app, [*words, *gpus]).stdout
+    shown = CliRunner().invoke(cli.app, [*words, "--dry-run", "--gpus", "2xA6000"]).stdout
     assert "5 cells to run, 0 done, " in shown and "GPU hours" in shown
-    plan = json.loads(CliRunner().invoke(cli.app, [*words, *gpus, "--json"]).stdout)
-    assert len(plan["cells"]) == 5 and plan["gpu_hours"] > 0
-    sweep = ["sweep", "--grid", "margin=0,1", "--model", "mine=lab", "--dry-run"]
-    sweep += ["--out", str(tmp_path / "out")]
-    assert CliRunner().invoke(cli.app, sweep).stdout.endswith("3 cells to run, 0 done\n")
+    sweep = ["sweep", "--grid", "margin=0,1", "--model", "mine=lab", "--dry-run", "--out", str(tmp_path / "out")]
     missing = json.loads(CliRunner().invoke(cli.app, [*sweep, "--json"]).stdout)
     points = [f"mine/trim-margin{margin}-bandwidth0.8/seed0" for margin in (0, 1)]
     assert (missing["cells"], missing["gpu_hours"]) == (["mine/sft/seed0", *points], None)

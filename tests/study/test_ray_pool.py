@@ -59,9 +59,9 @@ def test_what_no_machine_has_and_a_missing_package_are_refused(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paper, job = Cell(model="Qwen2.5-Math-1.5B", objective="sft"), job_of(tmp_path, PAPER)
-    with pytest.raises(UsageError, match=r"executor: a training needs a machine with 2 GPU, and none .* more than 0"):
+    with pytest.raises(UsageError, match="executor: a training needs a machine with 2 GPU"):
         RayPool(job, [paper], None)
     assert cluster.is_initialized()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'ray\[default\]'"):
+    with pytest.raises(UsageError, match="executor: needs the package ray"):
         RayPool(job, [], None)

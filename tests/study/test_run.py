@@ -1,4 +1,4 @@
-"""A tiny study of the lab from nothing to its tables: what it leaves, and that nothing is done twice."""
+"""A tiny study of the lab from nothing to its tables; nothing is done twice."""
 
 import multiprocessing
 import os
@@ -11,14 +11,13 @@ import pytest
 from trimsft.cli.study import outcomes_output
 from trimsft.evaluate.scores import load_run
 from trimsft.runs import RunDirectory
+from trimsft.study import paper_tables, scales
 from trimsft.study import run as running
-from trimsft.study import scales, writing
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.results import load_results
-from trimsft.study.run import CellState, Outcome, StudySettings, read_status, run_study, write_tables
+from trimsft.study.run import CellState, Outcome, StudySettings, read_status, run_study
 from trimsft.study.scales import LAB
-from trimsft.study.studies import STUDIES
 
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))
 
@@ -58,30 +57,19 @@ def test_every_cell_is_a_run_directory_with_scores(finished: tuple[Path, Outcome
     assert {state.state for state in read_status(out)} == {"done"}
     results = load_results([BASE, SFT, TRIM, Cell(model="lab", objective="dft")], out)
     assert set(results) == {BASE, SFT, TRIM}
-    for scores in results.values():
-        assert [score.benchmark for score in scores] == list(LAB.benchmarks)
-        assert {(score.problems, score.samples) for score in scores} == {(2, 2)}
-
-
-def test_tables_are_written_and_can_be_made_again(finished: tuple[Path, Outcome]) -> None:
-    out, outcome = finished
-    lines = outcomes_output([outcome]).lines
-    assert f"3 cells done: {out}" in lines and f"  {outcome.files[0]}" in lines
-    assert outcome.files and all(path.is_file() for path in outcome.files)
-    assert {".md", ".txt", ".csv"} <= {path.suffix for path in outcome.files}
-    before = written(out)
-    assert {path.name for path in write_tables(STUDIES["main"], StudyFolder(out))} == {
-        path.name for path in outcome.files
-    }
-    assert written(out) == before
+    assert {(score.problems, score.samples) for scores in results.values() for score in scores} == {(2, 2)}
 
 
 def test_a_second_study_shares_cells(finished: tuple[Path, Outcome]) -> None:
-    out, _ = finished
+    out, outcome = finished
+    lines = outcomes_output([outcome]).lines
+    assert f"3 cells done: {out}" in lines and f"  {outcome.files[0]}" in lines
     before = written(out)
     weights = run("weights", out)
     assert set(weights.done) == {BASE} and weights.seconds == {} and weights.files
-    assert run("main", out).seconds == {} and written(out) == before
+    again = run("main", out)
+    assert again.seconds == {} and written(out) == before and again.files == outcome.files
+    assert all(path.is_file() for path in again.files)
 
 
 def test_tables_are_of_all_that_was_requested(finished: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +77,14 @@ def test_tables_are_of_all_that_was_requested(finished: tuple[Path, Outcome], mo
     more, written_cells = Cell(model="lab", objective="sft", seed=2), list[Cell]()
     StudyFolder(out).settle(StudyFolder(out).read_scale(), [more])
     monkeypatch.setattr(running, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
-    monkeypatch.setattr(writing, "write_study", lambda _, __, cells, *___, **____: written_cells.extend(cells) or [])
+    monkeypatch.setattr(paper_tables, "write_study", lambda *given: written_cells.extend(given[2]) or [])
     run("main", out)
-    assert set(written_cells) == {BASE, SFT, TRIM, more}
+    assert written_cells == [BASE, SFT, more, TRIM]
 
 
 @pytest.mark.usefixtures("inline")
 def test_a_cell_or_a_table_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "write_study", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(paper_tables, "write_study", lambda *_, **__: 1 / 0)
     blocked = StudyFolder(tmp_path).run(SFT)
     blocked.parent.mkdir(parents=True)
     blocked.touch()  # where a run directory belongs

@@ -1,15 +1,13 @@
-"""`trimsft study list | run | status | table`, `trimsft sweep` and `trimsft quickstart`.
+"""`trimsft study list | run | status`, `trimsft sweep` and `trimsft quickstart`.
 
 While cells run, stderr gets a line for each change:
 
-    lab, TrimSFT (margin 1, bandwidth 2), seed 0: training
-    lab, TrimSFT (margin 1, bandwidth 4), seed 0: failed, learning_rate: must not be below 0, got -1
+    lab/trim-margin1-bandwidth4/seed0: failed, learning_rate: must not be below 0, got -1
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,39 +21,33 @@ from trimsft.errors import counted
 from trimsft.quickstart import QuickstartSettings, describe, headline, run_quickstart, tables_of
 from trimsft.study import run as command
 from trimsft.study.cell import Cell, method_name
-from trimsft.study.folder import StudyFolder
+from trimsft.study.paper import printed_name
 from trimsft.study.plan import plan_study
 from trimsft.study.run import CellState, OnEvent, Outcome, read_status
-from trimsft.study.studies import STUDIES, find_studies, in_the_paper
+from trimsft.study.studies import STUDIES
 from trimsft.study.sweep import SweepSettings
 from trimsft.tables import text_table
 
 HELP = "Repeat the paper's tables and figures, on your models.\n\n\b\nExample:\n  trimsft study run main --scale lab"
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
-Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
-Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study, such as runs/study-lab.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what is missing, with --gpus 2xA6000 also what it takes.")
-]
-STUDY = "names scale models benchmarks fields seeds samples gpus out workers"
-SWEEP = "grid scale models benchmarks seeds out workers objective select_on"
-"""The fields that --help lists."""
+Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is missing and what it takes.")]
+STUDY = "names scale models benchmarks fields seeds samples gpus out workers"  # which --help lists
+SWEEP = "grid scale models benchmarks seeds out workers select_on"
 
 
 @study_app.command("list")
 def study_list(as_json: JsonFlag = False) -> None:
     """List the studies, with the paper's tables that they repeat."""
-    value = [{"study": study.name, "title": study.title, "paper": list(study.paper)} for study in STUDIES.values()]
-    rows = [(study.name, study.title, in_the_paper(study)) for study in STUDIES.values()]
-    print_output(Output(value, [text_table(("study", "", "in the paper"), rows)]), as_json)
+    rows = [(one.name, one.title, ", ".join(map(printed_name, one.paper))) for one in STUDIES.values()]
+    table = text_table(("study", "title", "paper"), rows)
+    print_output(Output([dict(zip(table.header, row, strict=True)) for row in rows], [table]), as_json)
 
 
 @study_app.command("run")
 @command_of(command.StudySettings, shown=STUDY)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Output:
-    """Run what is missing of a study, and write its tables.
-
-    The tables stand beside the paper's. Rerun the command to resume.
+    """Run what is missing of a study, and write its tables; rerun to resume.
 
     \b
     Examples:
@@ -67,14 +59,13 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False) -> Ou
 
 
 def run_or_plan(settings: command.RunOptions, *, dry_run: bool) -> Output:
-    """Run what is missing, or say what that is: the first cells by name; on named GPUs also what it takes there."""
+    """Run what is missing, or say what that is; on named GPUs also what it takes there."""
     if not dry_run:
-        return outcomes_output(command.run_study(settings, on_event=cell_lines(cell_label)))
+        return outcomes_output(command.run_study(settings, on_event=cell_lines(lambda cell: cell.name)))
     plan = plan_study(settings)
-    lines = [*plan.cells[:30], *([f"and {len(plan.cells) - 30} more"] if len(plan.cells) > 30 else [])]
     hours = "" if plan.gpu_hours is None else f", {plan.gpu_hours:,.1f} GPU hours"
-    lines.append(f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}")
-    return Output(asdict(plan), lines=[*lines, *(f"- {note}" for note in plan.notes)])
+    total = f"{counted(len(plan.cells), 'cell')} to run, {plan.already_done} done{hours}"
+    return Output(asdict(plan), lines=[*plan.cells, total, *(f"- {note}" for note in plan.notes)])
 
 
 def outcomes_output(outcomes: Sequence[Outcome]) -> Output:
@@ -96,35 +87,16 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     Example:
       trimsft study status runs/study-lab
     """
-    order = ("running", "failed", "missing", "done")
     with ending():
-        states = sorted(read_status(out), key=lambda state: order.index(state.state))
-    counts = Counter(state.state for state in states)
-    others = [f"{counts[state]} {state}" for state in order[:-1] if counts[state]]
-    total = ", ".join([f"{counts['done']} of {len(states)} done", *others])
+        states = read_status(out)
+    total = f"{[one.state for one in states].count('done')} of {len(states)} done"
     table = text_table(("cell", "state", ""), [(one.cell.name, one.state, one.note) for one in states], [total])
     print_output(Output([state.as_dict() for state in states], [table]), as_json)
 
 
-@study_app.command("table")
-def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
-    """Write the tables of a study again, from what is finished.
-
-    \b
-    Example:
-      trimsft study table main runs/study-lab
-    """
-    with ending():
-        (study,) = find_studies([name])
-        files = [str(path) for path in command.write_tables(study, StudyFolder(out))]
-    print_output(Output(files, lines=files), as_json)
-
-
 @command_of(SweepSettings, shown=SWEEP)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False) -> Output:
-    """Train a grid of settings and say which is best.
-
-    Any field of trimsft train may be varied. Every point is a run directory. Rerun the command to resume.
+    """Train a grid of settings of trimsft train and say which is best; rerun to resume.
 
     \b
     Examples:
@@ -151,14 +123,10 @@ def quickstart(settings: QuickstartSettings) -> Output:
     lines = [textwrap.fill(" ".join(describe(outcome)), 80), ""]
     if outcome.report:
         lines.append(f"Every score, token and gap: {outcome.report}")
-    minutes, seconds = divmod(round(outcome.total_seconds), 60)
-    lines.append(f"Run directories: {outcome.cells.folder.out} ({minutes} min {seconds} s)")
+    lines.append(f"Run directories: {outcome.cells.folder.out} ({outcome.total_seconds:,.0f} s)")
     lines.append("Next, with your own model and data, one problem and one solution a line:")
     lines.append("  trimsft tokens MODEL --data DATA.jsonl --sample 200")
     return Output(outcome.as_dict(), tables_of(outcome), lines, outcome.failures())
-
-
-# ---- cells at work
 
 
 def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lambda cell: "") -> OnEvent:
@@ -170,8 +138,3 @@ def cell_lines(label: Callable[[Cell], str], result: Callable[[Cell], str] = lam
         tell(f"{label(event.cell)}: {', '.join(shown)}")
 
     return on_event
-
-
-def cell_label(cell: Cell) -> str:
-    """Return a cell by the names of the paper: "lab, TrimSFT (margin 1, bandwidth 0.5), seed 0"."""
-    return f"{cell.model}, {cell.label}" + ("" if cell.is_base else f", seed {cell.seed}")

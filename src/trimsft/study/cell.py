@@ -40,7 +40,9 @@ class Cell:
 
     def __post_init__(self) -> None:
         """Complete the objective's parameters; refuse fields without effect, which would give one run two names."""
-        check_model_name(self.model)
+        if not _SAFE.fullmatch(self.model):
+            problem = "must be a name of letters, digits and . _ + -"
+            raise UsageError(problem, field="models", value=self.model, hint="NAME=PATH gives it one")
         fields, takes = dict(self.fields), tuple[str, ...]()
         refuse_secrets(fields)
         if self.objective != BASE:
@@ -134,18 +136,11 @@ def method_name(objective: str) -> str:
     return "Base" if objective == BASE else display_name(objective)
 
 
-def check_model_name(name: str) -> None:
-    """Refuse names that cannot be part of a path."""
-    if not _SAFE.fullmatch(name):
-        problem = "must be a name of letters, digits and . _ + -"
-        raise UsageError(problem, field="models", value=name, hint="NAME=PATH gives it one")
-
-
-def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
-    """Refuse settings that hold secrets: every cell's files would hold them. `field` is where they were named."""
+def refuse_secrets(names: Iterable[str]) -> None:
+    """Refuse settings that hold secrets: every cell's files would hold them."""
     if secret := next((name for name in names if is_secret(name)), None):
         problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
-        raise UsageError(problem, field=field, hint=hint)
+        raise UsageError(problem, field="fields", hint=hint)
 
 
 def _path_text(value: Any) -> str:

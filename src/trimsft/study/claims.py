@@ -4,12 +4,10 @@ for claim in judge_claims(summarise(load_results(cells, out)), token_tables):
     print(claim.verdict, claim.sentence)
 
 A verdict goes by the 95 % interval of a difference, which must leave out 0: paired by problem and seed for scores, over
-examples for tokens. A claim about several models holds where it holds for each, and does not where it does not for
-one. What was not run is not judged. Tokens have one training of each method: what another seed would give is in no
-interval, and sentences say so.
+examples for tokens. Each model is judged by itself. What was not run is not judged. Tokens have one training of each
+method: what another seed would give is in no interval.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +35,6 @@ NEARLY_UNCHANGED = 0.1
 OVER_M = [setting for setting in PAPER_SETTINGS if setting.bandwidth == 1]
 OVER_TAU = [setting for setting in PAPER_SETTINGS if setting.margin == 1]
 EDGE = MARGIN - BANDWIDTH  # gaps below are small ones, which the paper's sentences name
-_ONCE = "one training of each, seed 0; interval over examples alone"
 
 Tables: TypeAlias = Mapping[str, TokenTable]  # by objective, all of the same tokens
 Judgement: TypeAlias = tuple[str, str]  # the verdict on one model, and its numbers
@@ -49,6 +46,7 @@ class Claim:
 
     study: str
     name: str
+    model: str
     statement: str
     source: str  # where the paper says so: the label of the study's first table or figure
     verdict: str  # HOLDS, FAILS or OPEN
@@ -56,21 +54,16 @@ class Claim:
 
 
 def judge_claims(summaries: Summaries, tables: Mapping[str, Tables] | None = None) -> list[Claim]:
-    """Judge every claim that there are scores for, or token tables by model and objective."""
+    """Judge every claim on every model, by scores, and token tables by model and objective."""
     by_model = tables or {}
-    models = list(dict.fromkeys([*(setting.model for setting in summaries), *by_model]))
+    models = dict.fromkeys([*(setting.model for setting in summaries), *by_model])
     samples, claims = str(min((summary.samples for summary in summaries.values()), default=8)), []
     for name, (study, statement) in claims_of_the_paper().items():
-        judged: dict[str, Judgement] = {}
+        statement, source = statement.format(samples=samples), STUDIES[study].paper[0]
         for model in models:
-            if (one := _judge(name, summaries, model, by_model.get(model, {}))) is not None:
-                judged[model] = one
-        if judged:
-            verdicts = [verdict for verdict, _ in judged.values()]
-            verdict = _where_most(verdicts) if name == "trim-best" else _where_all(verdicts)
-            sentence = " ".join(f"{model}: {text}." for model, (_, text) in judged.items())
-            statement, source = statement.format(samples=samples), STUDIES[study].paper[0]
-            claims.append(Claim(study, name, statement, source, verdict, sentence))
+            if (judgement := _judge(name, summaries, model, by_model.get(model, {}))) is not None:
+                verdict, sentence = judgement
+                claims.append(Claim(study, name, model, statement, source, verdict, f"{model}: {sentence}."))
     return claims
 
 
@@ -81,21 +74,14 @@ def _judge(name: str, summaries: Summaries, model: str, tables: Tables) -> Judge
     judge, objectives = OF_TOKENS[name]
     if any(one not in tables for one in objectives):
         return None
-    verdict, text = judge(*(tables[one] for one in objectives))
     examples = min(tables[one].example_count for one in objectives)
-    few = f"; {examples} examples, fewer than {LEAST_EXAMPLES}, tell too little"
-    return (verdict, text) if examples >= LEAST_EXAMPLES else (OPEN, text + few)
+    if examples < LEAST_EXAMPLES:
+        return OPEN, f"{examples} examples, fewer than {LEAST_EXAMPLES}, tell too little"
+    return judge(*(tables[one] for one in objectives))
 
 
 def _where_all(verdicts: Sequence[str]) -> str:
     return next((verdict for verdict in (FAILS, OPEN) if verdict in verdicts), HOLDS)
-
-
-def _where_most(verdicts: Sequence[str]) -> str:
-    most = len(verdicts) / 2
-    if verdicts.count(HOLDS) > most:
-        return HOLDS
-    return FAILS if verdicts.count(FAILS) >= most else OPEN
 
 
 # ---- scores: Table 1 and Figure 2
@@ -139,7 +125,10 @@ def _minus(a: Summary, b: Summary) -> str:
 
 def _tau_over_m(summaries: Summaries, model: str) -> Judgement | None:
     difference = results.tau_over_m(plane(summaries, model))
-    return None if difference is None else (verdict_of(difference), results.tau_over_m_text(difference))
+    if difference is None:
+        return None
+    what = "standard deviation of the score over tau minus that over m, in points:"
+    return verdict_of(difference), f"{what} {percent_text(difference, '+')}"
 
 
 def _narrow_above_sft(summaries: Summaries, model: str) -> Judgement | None:
@@ -157,7 +146,7 @@ def _hard_half_below(summaries: Summaries, model: str) -> Judgement | None:
     if sft is None or not halves:
         return None
     difference = results.mean_difference([(sft, half) for half in halves])
-    text = f"SFT minus TrimSFT-H, over {_margins(halves)}: {percent_text(difference, '+')}"
+    text = f"SFT minus TrimSFT-H, over {len(halves)} margins: {percent_text(difference, '+')}"
     return verdict_of(difference), text
 
 
@@ -172,7 +161,7 @@ def _easy_half(summaries: Summaries, model: str) -> Judgement | None:
     )
     easy, hard = (results.mean_difference(pairs, "average", name) for name in (easiest, hardest))
     text = (
-        f"TrimSFT-E minus TrimSFT, over {_margins(halves)}: {percent_text(easy, '+')} on {easiest}, the easiest, "
+        f"TrimSFT-E minus TrimSFT, over {len(pairs)} margins: {percent_text(easy, '+')} on {easiest}, the easiest, "
         f"{percent_text(hard, '+')} on {hardest}, the hardest"
     )
     if easy.high < 0 or hard.low > 0:
@@ -180,18 +169,13 @@ def _easy_half(summaries: Summaries, model: str) -> Judgement | None:
     return HOLDS if hard.high < 0 else OPEN, text
 
 
-def _margins(summaries: Sequence[Summary]) -> str:
-    return f"m {', '.join(f'{m:g}' for m in sorted({float(one.setting.get('margin')) for one in summaries}))}"
-
-
 # ---- tokens: a statistic of them must be above 0
 
 
 def _judged(what: str, sums: ByExample, statistic: Statistic, digits: int) -> Judgement:
     interval = sums.interval(statistic)
-    # "-" for what there is not, and no interval of a single example
     value, low, high = (rounded(end, digits, "+") or "-" for end in (interval.value, interval.low, interval.high))
-    return verdict_of(interval), f"{what} {value if math.isnan(interval.low) else f'{value} [{low}, {high}]'}"
+    return verdict_of(interval), f"{what} {value} [{low}, {high}]"
 
 
 def _least(differences: Sequence[tuple[Statistic, Statistic]]) -> Statistic:
@@ -219,10 +203,8 @@ def _tau_moves_more(base: TokenTable) -> Judgement:
 def _margin_moves_little(base: TokenTable) -> Judgement:
     sums = weight_sums(base, PAPER_SETTINGS)
     by_m, by_tau = (_range(statistics.high_weight_percent, settings) for settings in (OVER_M, OVER_TAU))
-    what = (
-        f"tested is whether the range over m at tau = 1, {sums.value(by_m):.2f}, is below {NEARLY_UNCHANGED:g} of its "
-        f"range over tau at m = 1, {sums.value(by_tau):.2f} (the paper's: 0.77 and 51.50); the bound minus the range:"
-    )
+    ranges = f"range over m at tau = 1, {sums.value(by_m):.2f}, over tau at m = 1, {sums.value(by_tau):.2f}"
+    what = f"{ranges} (the paper's: 0.77 and 51.50); {NEARLY_UNCHANGED:g} of the second minus the first:"
     return _judged(what, sums, lambda means: NEARLY_UNCHANGED * by_tau(means) - by_m(means), 2)
 
 
@@ -255,13 +237,13 @@ def _towards_mathematics(base: TokenTable) -> Judgement:
 def _moved_right(more: TokenTable, less: TokenTable) -> Judgement:
     """Judge whether the first has a larger mean gap."""
     difference = more["gap"].astype(np.float64) - less["gap"]
-    return _judged(f"mean gap, the first minus the second ({_ONCE}):", *_mean(more, difference), 2)
+    return _judged("mean gap, the first minus the second:", *_mean(more, difference), 2)
 
 
 def _smaller(more: TokenTable, less: TokenTable) -> Judgement:
     """Judge whether the first has more gaps below the band."""
     difference = 100.0 * (more["gap"] < EDGE) - 100.0 * (less["gap"] < EDGE)
-    what = f"percent of gaps below {EDGE:.1f}, the first minus the second ({_ONCE}):"
+    what = f"percent of gaps below {EDGE:.1f}, the first minus the second:"
     return _judged(what, *_mean(more, difference), 1)
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import random
 import shutil
@@ -38,7 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trimsft import lab
-from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
+from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.options import check_path
@@ -55,10 +56,7 @@ if TYPE_CHECKING:
 
 ATTENTION = "attn_implementation"
 ENDING = 120.0  # seconds that a process has to end after SIGTERM: a training saves its checkpoint
-
-
-HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke", "compared")
-"""Fields of a scale that may change from one start to the next."""
+HARMLESS = ("benchmarks", "keep_weights", "seeds", "smoke", "compared")  # fields of a scale that may change
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,9 @@ class StudyFolder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", check_path("out", self.out))
 
-    # ---- the study
-
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""
-        record, harmless = asdict(scale) | {"focus": scale.focus_model}, list(HARMLESS)
+        record, harmless = asdict(scale), list(HARMLESS)
         if before := RunDirectory(self.out).read_config():
             models = asdict(checked(Scale, before, where=str(self.out)))["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
@@ -94,12 +90,7 @@ class StudyFolder:
     def requested(self) -> list[Cell]:
         """Return every cell that was ever requested, earlier requests first."""
         path = self.out / "cells.json"
-        try:
-            return [Cell.from_dict(one) for one in read_json(path, list[dict[str, Any]])] if path.exists() else []
-        except (UsageError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
-
-    # ---- where things are
+        return [Cell.from_dict(one) for one in read_json(path, list[dict[str, Any]])] if path.exists() else []
 
     def run(self, cell: Cell) -> Path:
         """Return the run directory of a cell."""
@@ -130,8 +121,6 @@ class StudyFolder:
     def note_failure(self, cell: Cell, error: str) -> None:
         (without_secrets,) = hide_secrets([error])
         write_whole(self.failure(cell), without_secrets.encode())
-
-    # ---- what is done
 
     def missing(self, cell: Cell, scale: Scale) -> list[str]:
         """Return the steps of a cell that are still to do, in order; weights that were dropped are not missed."""
@@ -179,6 +168,10 @@ class Job:
             with suppress(OSError):
                 traceback.print_exc()
             return Result(one_line(error))
+        finally:
+            parent = multiprocessing.parent_process()
+            if parent is not None and not parent.is_alive():  # nobody waits for the result
+                os._exit(1)
 
     def run(self, cell: Cell) -> dict[str, float]:
         """Do what is missing; return seconds by step."""
@@ -190,7 +183,11 @@ class Job:
                 steps[step](cell)
                 seconds[step] = time.monotonic() - began
             if not (self.scale.keep_weights or cell.is_base or self.missing(cell)):
-                self._drop_weights(cell)
+                run = RunDirectory(self.folder.run(cell))
+                for checkpoint in run.train_dir.glob("checkpoint-*"):
+                    shutil.rmtree(checkpoint, ignore_errors=True)
+                for weights in run.model_dir.glob("*.safetensors"):
+                    weights.unlink()
             self.folder.failure(cell).unlink(missing_ok=True)
         return seconds
 
@@ -260,13 +257,6 @@ class Job:
         if cell.is_base:
             return model_path(self.scale.at(cell.model))
         return str(self.folder.run(cell))
-
-    def _drop_weights(self, cell: Cell) -> None:
-        run = RunDirectory(self.folder.run(cell))
-        for checkpoint in run.train_dir.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint, ignore_errors=True)
-        for weights in run.model_dir.glob("*.safetensors"):
-            weights.unlink()
 
 
 def launch_command(processes: int, device: str, words: Sequence[str]) -> list[str]:
@@ -353,7 +343,7 @@ def make_lab_rows(folder: StudyFolder, scale: Scale, seed: int) -> None:
 
 
 def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
+    """Return the rows whose tokens are measured, of every cell, and how this one renders them."""
     from trimsft.data.encode import checked_rows
     from trimsft.data.files import read_records
     from trimsft.data.load import load_rows, plain_rows
@@ -372,32 +362,25 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
     return checked_rows(row for _, row in read_records(folder.token_rows)), rendering
 
 
-# ---- what is looked at before anything is run: each would otherwise fail in every cell, some after hours
+# ---- what is looked at before anything is run
 
 
-def check_study(scale: Scale, folder: StudyFolder, *, is_at_hand: bool = False) -> None:
-    """Read settings as training and evaluation would; what `is_at_hand` is found and read, too, if on the hub."""
-    from trimsft.data.encode import load_tokenizer
+def check_study(scale: Scale, folder: StudyFolder, cells: Sequence[Cell]) -> None:
+    """Read settings as training and evaluation would; find data and benchmarks."""
     from trimsft.data.files import list_files
-    from trimsft.evaluate.benchmarks import find_file, load_benchmark
+    from trimsft.evaluate.benchmarks import find_file
 
-    job = Job(folder, scale)
-    for model, at in scale.models.items():
-        sft = Cell(model=model, objective="sft")
-        job.eval_settings(sft, model_path(at))
-        data = training_settings(folder, scale, sft).data
+    for cell in dict.fromkeys(cell.setting for cell in cells):
+        data = training_settings(folder, scale, cell).data
         if data.is_local and not scale.is_lab:  # the lab makes its own
             list_files(data.dataset_name)
-        if is_at_hand:
-            load_tokenizer(model_path(at), field="models")
+    Job(folder, scale).eval_settings(cells[0], "model")
     for name in scale.benchmarks:
         find_file(name)
-        if is_at_hand:
-            load_benchmark(name)
 
 
 def check_code(folder: StudyFolder, cells: Sequence[Cell]) -> None:
-    """Refuse cells of a user's own objective that were trained with other code: both would stand under one name."""
+    """Refuse cells of a user's own objective that were trained with other code under this name."""
     for cell in cells:
         if not cell.is_base and cell.objective not in OBJECTIVES:
             recorded = RunDirectory(folder.run(cell)).read_manifest().get("objective")

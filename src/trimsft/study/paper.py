@@ -18,15 +18,12 @@ from typing import Any
 
 from trimsft.objectives.paper import Setting
 
-SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
-"""Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
-
 
 def rows(table: str) -> list[Any]:
     """Return the rows of a table as `paper.json` has them, in percent; margin and bandwidth are the `setting`.
 
-    Those of `SCORE_TABLES` have scores by benchmark, and the average as printed; half trims have none. In Table 1
-    nothing has a setting: it is (1.5, 0.8) throughout.
+    Those of average@8 have scores by benchmark, and the average as printed; half trims have none. In Table 1 nothing
+    has a setting: it is (1.5, 0.8) throughout.
     """
     made = []
     for row in _content()["tables"][table]["rows"]:
@@ -44,11 +41,6 @@ def claims() -> dict[str, tuple[str, str]]:
 def printed_name(label: str) -> str:
     """Return what the paper prints for a table or figure, by the label of its source: Table 2."""
     return str(_content()["names"][label])
-
-
-def label(table: str) -> str:
-    """Return the LaTeX label of a table, such as tab:main."""
-    return str(_content()["tables"][table]["label"])
 
 
 @cache

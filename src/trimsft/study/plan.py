@@ -4,14 +4,12 @@ plan = plan_cells(cells, scale, StudyFolder(Path("runs/study-paper")), gpus="2xA
 plan.cells, plan.gpu_hours, plan.notes
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trimsft.errors import UsageError
 from trimsft.study.cell import Cell
-from trimsft.study.folder import StudyFolder, check_code, model_path, training_settings
+from trimsft.study.folder import StudyFolder, model_path, training_settings
 from trimsft.study.run import RunOptions
 from trimsft.study.scales import Scale
 
@@ -37,7 +35,6 @@ def plan_study(settings: RunOptions) -> StudyPlan:
 
 def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: str | None = None) -> StudyPlan:
     """Plan every cell that is not done; refuses a training that cannot fit on the named GPUs."""
-    check_code(folder, cells)
     missing = {cell: steps for cell in cells if (steps := folder.missing(cell, scale))}
     plan = StudyPlan([cell.name for cell in missing], len(cells) - len(missing))
     if gpus is None:
@@ -51,11 +48,11 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
     count, device = arithmetic.read_gpus(gpus)
     engine = "transformers" if scale.engine == "transformers" else "vllm"
     length = min(scale.answer_tokens, scale.sampling.get("max_tokens", scale.answer_tokens))
-    generated = length * scale.answers_each * sum(_count_problems(name, scale) for name in scale.benchmarks)
+    answers = scale.samples + 1 + scale.temperature_samples * len(scale.temperatures)  # one of them greedy
+    generated = length * answers * sum(_count_problems(name, scale) for name in scale.benchmarks)
     notes = [
-        f"training at {arithmetic.UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
-        f"generation by {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer "
-        "(assumed)",
+        f"assumed: training at {arithmetic.UTILISATION:.0%} of the peak, {ROW_TOKENS} tokens a row",
+        f"assumed: {engine} at {arithmetic.DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer",
     ]
     hours = 0.0
     for cell, steps in missing.items():
@@ -63,11 +60,7 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
         args, data = settings.args, settings.data
         training = replace(as_plan(settings, args.max_length or 2048, count), sharded=count > 1)
         if "train" in steps:
-            try:
-                arithmetic.require_room(training, device)
-            except UsageError as error:
-                error.problem = f"{cell.model}: {error.problem}"
-                raise
+            arithmetic.require_room(training, device)
             memory = arithmetic.peak_gib(training, device)
             notes.append(f"{cell.model}: about {memory:,.0f} GiB of each GPU in training")
             rows = scale.rows or (len(load_rows(data)) if data.is_local else data.sample or ROWS)

@@ -81,8 +81,6 @@ def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
     for setting in settings:
         alike = [s for s in settings if (s.model, s.objective) == (setting.model, setting.objective)]
         name = setting.label if len(alike) > 1 else method_name(setting.objective)
-        if any(method_name(s.objective) == name for s in settings if s.objective != setting.objective):
-            name = setting.objective  # two modules have an attribute of this name
         labels[setting] = f"{setting.model}, {name}" if several else name
     return labels
 
@@ -137,13 +135,12 @@ def plane(summaries: Summaries, model: str, objective: str = "trim") -> list[Sum
     ]
 
 
-def tau_over_m(points: Sequence[Summary], metric: str = "average", *benchmarks: str) -> Interval | None:
+def tau_over_m(points: Sequence[Summary]) -> Interval | None:
     """Return how much more scores vary over tau than over m, at points that differ in nothing else.
 
     That is the mean standard deviation over tau, at each m that was run with every tau, minus the one over m, at each
-    tau that was run with every m; None without such lines. Ranges would grow with the number of values: on noise alone
-    7 margins and 3 bandwidths were told apart in 70 of 100 sweeps. The interval resamples problems, the same for all
-    points, of the mean over trainings: what others would score is not in it.
+    tau that was run with every m; None without such lines. Ranges would grow with the number of values. The interval
+    resamples problems, the same for all points, of the mean over trainings: what others would score is not in it.
     """
     bands = {summary.setting.band: number for number, summary in enumerate(points)}
     margins, bandwidths = (sorted({band[n] for band in bands if band}) for n in (0, 1))
@@ -159,10 +156,10 @@ def tau_over_m(points: Sequence[Summary], metric: str = "average", *benchmarks: 
         )
         return np.asarray(of_tau - of_m)
 
-    strata = [
-        np.stack([np.mean([run[name].values(metric) for run in one.runs.values()], axis=0) for one in points], axis=1)
-        for name in benchmarks or points[0].benchmarks
-    ]
+    strata = []
+    for name in points[0].benchmarks:
+        means = [np.mean([run[name].values("average") for run in one.runs.values()], axis=0) for one in points]
+        strata.append(np.stack(means, axis=1))
     rng = np.random.default_rng(0)
     drawn = np.mean([resampled_means(stratum, points[0].resamples, rng) for stratum in strata], axis=0)
     seen = np.mean([stratum.mean(axis=0, keepdims=True) for stratum in strata], axis=0)
@@ -172,9 +169,6 @@ def tau_over_m(points: Sequence[Summary], metric: str = "average", *benchmarks: 
 # ---- verdicts and texts
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
-ABOUT_TAU = {
-    HOLDS: "tau matters more than m", FAILS: "m matters more than tau", OPEN: "which matters more cannot be told"
-}  # fmt: skip
 
 
 def verdict_of(difference: Interval) -> str:
@@ -182,12 +176,6 @@ def verdict_of(difference: Interval) -> str:
     if difference.low > 0:
         return HOLDS
     return FAILS if difference.high < 0 else OPEN
-
-
-def tau_over_m_text(difference: Interval) -> str:
-    """Return what `tau_over_m` says."""
-    said = f"{percent_text(difference, '+')}; {ABOUT_TAU[verdict_of(difference)]}"
-    return f"standard deviation of the score over tau minus that over m, in points: {said}"
 
 
 def percent_text(interval: Interval, sign: str = "") -> str:

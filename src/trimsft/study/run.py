@@ -1,4 +1,4 @@
-"""`trimsft study`: settings in, outcomes out; and how cells are run, side by side, until all are done.
+"""`trimsft study`: settings in, outcomes out; and how cells are run, side by side.
 
 settings = StudySettings(names=("main",), seeds=3)
 for outcome in run_study(settings):
@@ -6,8 +6,6 @@ for outcome in run_study(settings):
 
 One process at a time works in a folder; a second one is refused. Of many machines, Ray is the way.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -17,19 +15,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimsft.errors import RunError, UsageError, one_line
-from trimsft.options import option
+from trimsft.options import option, unknown_name
 from trimsft.runs import RunDirectory, holder_of
 from trimsft.study.cell import Cell
 from trimsft.study.folder import Job, Result, StudyFolder, check_code, check_study
 from trimsft.study.pools import LocalPool
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.studies import Study, belonging, find_studies
+from trimsft.study.studies import STUDIES, Study
 
 POLL = 0.5  # seconds between two looks at the files of cells under way
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
-
-
-# ---- cells
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class CellState:
 
     cell: Cell
     state: str  # running, failed, missing or done
-    note: str = ""  # the stage and who is at it; why it failed; what is still to do of one that has begun
+    note: str = ""  # the stage and who is at it; why it failed; what is still to do
 
     def as_dict(self) -> dict[str, Any]:
         return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
@@ -100,11 +95,8 @@ def run_cells(
         on_event: called with every change.
     """
     outcome = Outcome(folder)
-    for cell in cells:
-        scale.at(cell.model)
     check_code(folder, cells)
-    # tasks of a cluster have a working directory of their own
-    job = Job(replace(folder, out=folder.out.absolute()), scale)
+    job = Job(folder, scale)
     missing = [cell for cell in cells if job.missing(cell)]
     make_pool: Any = LocalPool
     if missing and executor == "ray":
@@ -119,7 +111,7 @@ def run_cells(
             if result.seconds:
                 outcome.seconds.setdefault(cell, {}).update(result.seconds)
             if result.failure:
-                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
+                with suppress(OSError, RunError):  # what keeps a cell from its folder
                     folder.note_failure(cell, result.failure)
                 outcome.failed[cell] = result.failure
                 on_event(CellState(cell, "failed", result.failure))
@@ -131,7 +123,7 @@ def run_cells(
 
 def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> Iterator[tuple[Cell, Result]]:
     """Give cells to the pool until each is done or has failed, and yield what comes back."""
-    # seed by seed: after each there is a whole table; a base takes the least time, so it is the last of its seed
+    # seed by seed, after each there is a whole table; a base takes the least time, so it is last
     waiting = sorted(cells, key=lambda cell: (cell.seed, cell.is_base))
     running, stages = dict[Future[Result], Cell](), dict[Cell, str]()
     while waiting or running:
@@ -153,7 +145,7 @@ def _results(cells: Sequence[Cell], job: Job, pool: Any, on_event: OnEvent) -> I
 
 
 def read_status(out: Path) -> list[CellState]:
-    """Return every cell that was requested in a folder, also while the study runs, on whatever machine."""
+    """Return every cell that was requested in a folder, also while the study runs."""
     folder = StudyFolder(out)
     scale, states = folder.read_scale(), []
     for cell in folder.requested():
@@ -165,8 +157,7 @@ def read_status(out: Path) -> list[CellState]:
         elif folder.failure(cell).exists():
             states.append(CellState(cell, "failed", folder.failure(cell).read_text(encoding="utf-8")))
         else:
-            is_begun = missing[0] != "train" and not cell.is_base
-            states.append(CellState(cell, "missing", f"still to do: {', '.join(missing)}" if is_begun else ""))
+            states.append(CellState(cell, "missing", ", ".join(missing)))
     return states
 
 
@@ -199,16 +190,9 @@ class RunOptions(ScaleOptions):
         """Return what is to be run and where, after a look at everything that is here."""
         scale = self.to_scale()
         studies = self.studies(scale)
-        check_study(scale, self.folder)
-        cells = dict.fromkeys(cell for study in studies for cell in study.cells(scale))
-        return studies, list(cells), scale, self.folder
-
-    def run(self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, on_event: OnEvent) -> Outcome:
-        """Do what is missing of the cells, here or on a cluster, once models and benchmarks are found."""
-        if self.gpu_kind is not None:  # a study takes the GPUs that are there
-            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
-        check_study(scale, folder, is_at_hand=True)
-        return run_cells(cells, scale, folder, executor=self.executor, workers=self.workers, on_event=on_event)
+        cells = list(dict.fromkeys(cell for study in studies for cell in study.cells(scale)))
+        check_study(scale, self.folder, cells)
+        return studies, cells, scale, self.folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,32 +202,35 @@ class StudySettings(RunOptions):
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
 
     def studies(self, scale: Scale) -> list[Study]:
-        return find_studies(self.names)
+        wanted = list(STUDIES) if tuple(self.names) == ("all",) else dict.fromkeys(self.names)
+        if unknown := next((name for name in wanted if name not in STUDIES), None):
+            raise unknown_name("study", unknown, STUDIES)
+        return [STUDIES[name] for name in wanted]
 
 
 def run_study(settings: RunOptions, *, on_event: OnEvent = ignore) -> list[Outcome]:
-    """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
-
-    Args:
-        on_event: called with every change of a cell.
-    """
+    """Do what is missing of each study and write its tables."""
+    if settings.gpu_kind is not None:  # a study takes the GPUs that are there
+        raise UsageError("names a kind, which is for --dry-run", field="gpus", value=settings.gpus)
     studies, _, scale, folder = settings.prepare()
+    how: dict[str, Any] = {"executor": settings.executor, "workers": settings.workers, "on_event": on_event}
     outcomes = []
     for study in studies:
-        done = settings.run(study.cells(scale), scale, folder, on_event)
+        done = run_cells(study.cells(scale), scale, folder, **how)
         files, error = list[Path](), ""
         try:
-            files = write_tables(study, folder) if done.done else []
-        except Exception as failure:  # the runs are worth more than their table, which can be made again
+            files = write_tables(study, folder, scale) if done.done else []
+        except Exception as failure:  # the runs are worth more than their table
             error = f"{one_line(failure)}; rerun the command"
         outcomes.append(replace(done, study=study.name, files=files, table_error=error))
     return outcomes
 
 
-def write_tables(study: Study, folder: StudyFolder) -> list[Path]:
-    """Write the tables of a study from what is finished in a folder, whoever requested it and when."""
-    from trimsft.study.writing import write_study
+def write_tables(study: Study, folder: StudyFolder, scale: Scale) -> list[Path]:
+    """Write the tables of a study from what is finished in a folder, whoever requested it."""
+    from trimsft.study.paper_tables import write_study
 
-    scale = folder.read_scale()
-    cells = belonging(folder.requested(), [study], scale)
+    scale = replace(scale, models={**scale.models, **folder.read_scale().models})
+    requested = folder.requested()
+    cells = [cell for run in dict.fromkeys(study.runs(scale)) for cell in requested if cell.setting == run]
     return study.write(cells, folder.out) if study.write else write_study(study, scale, cells, folder.out)

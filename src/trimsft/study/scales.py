@@ -1,8 +1,7 @@
 """Scales: the models, data and benchmarks that stand for the paper's.
 
 `scales.json` has what is the same for every cell and differs from the defaults of `Scale`; `recipes/*.yaml` say how
-models of the hub are trained. The lab groups rows by length, as a third of the time would go into padding, and computes
-no layer twice, as its activations are small. `ScaleOptions` are what a user may change of a scale:
+models of the hub are trained. `ScaleOptions` are what a user may change of a scale:
 
     >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
     >>> options.to_scale().models["mine"]
@@ -20,7 +19,7 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option, unknown_name
-from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
+from trimsft.study.cell import BASE, OWN, PARAMETERS, Cell, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
 
@@ -60,20 +59,12 @@ class Scale:
     device: str = "cuda"
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
-    focus: str = ""  # the model of the studies that take one only, the latest of a folder; empty or gone: the first
     smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
-
-    def __post_init__(self) -> None:
-        for name in ("models", "benchmarks"):
-            if not getattr(self, name):
-                raise UsageError("there is none", field=name, hint="name at least one")
-        for name in self.models:
-            check_model_name(name)
-        refuse_secrets(self.defaults)
 
     @property
     def focus_model(self) -> str:
-        return self.focus if self.focus in self.models else next(iter(self.models))
+        """The model of the studies that take one only."""
+        return next(iter(self.models))
 
     @property
     def is_lab(self) -> bool:
@@ -96,11 +87,6 @@ class Scale:
 
         return tuple(map(benchmark_name, self.benchmarks))
 
-    @property
-    def answers_each(self) -> int:
-        """Return how many answers are generated to each problem: samples at every temperature, and the greedy one."""
-        return self.samples + 1 + self.temperature_samples * len(self.temperatures)
-
     def tiny(self) -> Scale:
         """Return the same in seconds, to see whether it runs; its scores say nothing."""
         few = {"per_device_train_batch_size": 12} if self.is_lab else {"per_device_train_batch_size": 4, "sample": 24}
@@ -110,7 +96,7 @@ class Scale:
             defaults={**self.defaults, **few},
             limit=2,
             samples=2,
-            temperature_samples=2 if self.temperatures else self.temperature_samples,
+            temperature_samples=2,
             sampling={**self.sampling, "max_tokens": 12},
             table_rows=2,
             smoke=True,
@@ -233,6 +219,7 @@ def _absolute(field: str, text: str) -> str:
 def _read_field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     name = name.strip().removeprefix("--")
+    refuse_secrets([name])
     if not equals or not name:
         raise UsageError("must be NAME=VALUE, such as learning_rate=1e-4", field="fields", value=text)
     if name in (*OWN, *PARAMETERS):

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trimsft.options import unknown_name
 from trimsft.study.cell import BASE, Cell
-from trimsft.study.paper import printed_name, rows
+from trimsft.study.paper import rows
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
-PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
 
 
 @dataclass(frozen=True)
@@ -34,34 +32,10 @@ class Study:
     write: Callable[[Sequence[Cell], Path], list[Path]] | None = None  # of cells and a folder: a sweep's own files
 
     def cells(self, scale: Scale, seeds: int | None = None) -> list[Cell]:
-        """Return all seeds of each run, by default the scale's; a base is evaluated once."""
-        return expand(self.runs(scale), range(scale.seeds if seeds is None else seeds))
-
-
-def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
-    """Return every run with every seed, each cell once, bases with seed 0 alone, seed by seed."""
-    runs = list(dict.fromkeys(runs))
-    bases = [run for run in runs if run.is_base]
-    return bases + [replace(run, seed=seed) for seed in seeds for run in runs if not run.is_base]
-
-
-def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
-    """Return those of the cells, of whatever seed, that one of the studies is made of."""
-    runs = {run for study in studies for run in study.runs(scale)}
-    return [cell for cell in cells if cell.setting in runs]
-
-
-def find_studies(names: Sequence[str]) -> list[Study]:
-    """Return each once; "all" is all of them."""
-    wanted = list(STUDIES) if tuple(names) == ("all",) else dict.fromkeys(names)
-    if unknown := next((name for name in wanted if name not in STUDIES), None):
-        raise unknown_name("study", unknown, STUDIES)
-    return [STUDIES[name] for name in wanted]
-
-
-def in_the_paper(study: Study) -> str:
-    """Return which tables and figures of the paper a study repeats: "Table 2, Table 6"."""
-    return ", ".join(map(printed_name, study.paper))
+        """Return every run with every seed, by default the scale's, seed by seed; a base is evaluated once."""
+        runs = list(dict.fromkeys(self.runs(scale)))
+        bases, trained = ([run for run in runs if run.is_base is is_base] for is_base in (True, False))
+        return bases + [replace(run, seed=seed) for seed in range(seeds or scale.seeds) for run in trained]
 
 
 # ---- which cells
@@ -92,13 +66,12 @@ _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
 _VARIANTS = ("tab:variants", "tab:variants-complete")
 _main = _compared(lambda scale: scale.models)
 _gaps = _compared(lambda scale: [scale.focus_model])
-_passes = _compared(lambda scale: [model for model in PASS_MODELS if model in scale.models] or scale.models)
 _base = _from_paper()
 _ablation = _from_paper("bandwidth_ablation", "margin_ablation")
 _half_trims = _from_paper("half_trims_complete", more=("sft",))
 _ALL = (
     Study("main", "average@8 of the base and each method", ("tab:main",), _main, SCORES),
-    Study("passes", "pass@8 and best-of-8 by majority vote", ("fig:passk_results",), _passes, SCORES),
+    Study("passes", "pass@8 and best-of-8 by majority vote", ("fig:passk_results",), _main, SCORES),
     Study("ablation", "average@8 by margin and bandwidth", _ABLATION, _ablation, SCORES),
     Study("half-trims", "TrimSFT against its halves, by margin", _VARIANTS, _half_trims, SCORES),
     Study("gaps", "distribution of logit gaps before and after training", ("fig:gap_distribution",), _gaps, TOKENS),
