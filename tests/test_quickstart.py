@@ -15,12 +15,10 @@ from tests.processes import finish
 from tests.study.conftest import inline, stubs  # noqa: F401 - fixtures
 from trimsft import lab
 from trimsft.cli import app
-from trimsft.errors import UsageError
 from trimsft.evaluate.scores import BenchmarkScore, load_run
 from trimsft.objectives import PAPER_OBJECTIVES
-from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, run_quickstart, tables_of
+from trimsft.quickstart import QuickstartOutcome, QuickstartSettings, describe, tables_of
 from trimsft.runs import RunDirectory
-from trimsft.study.folder import training_settings
 
 RUNS = ("base", "sft", "trim", "auto-trim")
 SIZES: dict[str, Any] = {"rows": 24, "batch": 12, "problems": 2, "samples": 2, "max_tokens": 12, "table_rows": 2}
@@ -72,36 +70,13 @@ def test_a_second_call_repeats_nothing(finished: tuple[Path, str, str], monkeypa
     assert refused.exit_code == 2 and "holds a run with other settings: seed: was 0, now 3" in refused.stderr
 
 
-@pytest.mark.usefixtures("inline")
-def test_a_method_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimsft.quickstart.load_run", lambda path, tiers: [])
-    monkeypatch.setattr("trimsft.report.page.build.write_report", lambda *_, **__: None)
-    (tmp_path / "sft").touch()  # where a run directory belongs
-    outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
-    (run,) = outcome.failures()
-    assert run.startswith(f"SFT: {tmp_path / 'sft'}: cannot be used as a run directory")
-    assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; rerun the command to try it again")
-    record = json.loads((tmp_path / "quickstart.json").read_text())
-    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft"}
-
-
-def test_objectives_and_rows(tmp_path: Path) -> None:
-    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES, "auto-trim"]
+def test_rows_are_drawn_apart(tmp_path: Path) -> None:
     settings = QuickstartSettings(fast=True, seed=2, out=tmp_path)
-    assert (settings.methods, settings.rows) == (("sft", "trim", "auto-trim"), 600)
-    folder, scale = settings.folder(), settings.to_scale()
-    folder.settle(scale, [])
+    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES, "auto-trim"]
+    folder = settings.folder()
+    folder.settle(settings.to_scale(), [])
     train, held_out = (path.read_text().splitlines() for path in (folder.training_data(2), folder.token_rows))
     assert (len(train), len(held_out)) == (600, 40) and not set(train) & set(held_out)
-    trained = training_settings(folder, scale, settings.cells()[2])
-    assert (trained.args.seed, trained.args.per_device_train_batch_size) == (2, 24)
-    chains = QuickstartSettings(long=True)  # what the base has never seen
-    assert (chains.methods, chains.folder().out.name) == (("sft", "dft", "trim", "auto-trim"), "quickstart-long")
-    chains.folder().__class__(tmp_path / "long", chains).settle(chains.to_scale(), chains.cells())
-    rows = [json.loads(line) for line in (tmp_path / "long" / "data" / "train.jsonl").read_text().splitlines()]
-    assert {row["tier"] for row in rows} == {"lab-long"} and sum(row["slips"] > 0 for row in rows) > 0.9 * len(rows)
-    with pytest.raises(UsageError, match="methods: unknown name 'trimm'; did you mean 'trim'"):
-        QuickstartSettings(methods=("trimm",))
 
 
 def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
@@ -129,7 +104,6 @@ def outcome_of(**solved: tuple[int, float]) -> QuickstartOutcome:
         ({"sft": (7, 1.0), "trim": (4, 1.0)}, "TrimSFT is below SFT at temperature 1: 50.0 against 87.5, -37.5"),
         ({"sft": (6, 1.0), "trim": (6, 1.0)}, "TrimSFT shows no significant difference from SFT at temperature 1"),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, "TrimSFT is below SFT with greedy decoding"),
-        ({"sft": (5, 1.0), "dft": (7, 1.0), "trim": (6, 1.0)}, "The highest at temperature 1 is DFT: 87.5."),
     ],
 )
 def test_what_it_says_is_what_the_scores_are(solved: dict[str, tuple[int, float]], said: str) -> None:

@@ -74,9 +74,3 @@ def test_suspects_are_ranked_and_shown_in_place(tmp_path) -> None:
     assert (second.row, second.start, second.end, second.text) == (1, 3, 4, "7")
     assert (third.row, third.text, third.score) == (0, "9", 7.0)
     assert suspects_of(tmp_path, texts, gaps, threshold=20.0) == []
-
-
-def test_a_number_of_several_tokens_is_one_suspect(tmp_path) -> None:
-    texts = [["x", " 4", "8", "1", " y"]]
-    (one,) = suspects_of(tmp_path, texts, [8.0, -7.0, -8.0, -9.0, 8.0], expected="6", threshold=3.0)
-    assert (one.text, one.expected) == ("481", "6")

@@ -1,6 +1,5 @@
 """Encoding: what is masked, trained and cut; lengths."""
 
-import statistics
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encode import Encoder, LengthReport, checked_rows, encode, measure_lengths, report_lengths
+from trimsft.data.encode import Encoder, encode, measure_lengths, report_lengths
 from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError
@@ -112,46 +111,6 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
                 assert completion[example.skipped :][: len(example.completion)] == example.completion
             lengths, left = zip(*((len(one) + one.cut, len(one.trained)) for one in examples), strict=True)
             assert report_lengths(lengths, left, max_length) == measure_lengths(trained, max_length, keep=keep)
-
-
-def test_a_row_that_cannot_be_rendered_is_named() -> None:
-    assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
-    for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
-        with pytest.raises(DataError, match=r"rows: row 1 has no text as problem or solution, got "):
-            checked_rows([ROWS[0], bad, bad])
-    with pytest.raises(DataError, match="rows: there are none"):
-        checked_rows([])
-
-
-# ---- lengths
-
-LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
-
-
-def dataset_of(rows: list[list[int]]) -> Dataset:
-    return Dataset.from_dict({"input_ids": [[1] * len(row) for row in rows], "labels": rows})
-
-
-def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthReport:
-    limit = max(map(len, rows)) + 1 if max_length is None else max_length
-    kept = [row[:limit] if keep == "start" else row[max(0, len(row) - limit) :] for row in rows]
-    trained = [sum(label != -100 for label in row[1:]) for row in kept]
-    return LengthReport(
-        rows=len(rows),
-        tokens=sum(map(len, rows)),
-        trained_tokens=sum(trained),
-        longest=max(map(len, rows)),
-        median=statistics.median(map(len, rows)),
-        truncated=sum(len(row) > limit for row in rows),
-        truncated_tokens=sum(map(len, rows)) - sum(map(len, kept)),
-        dropped=trained.count(0),
-        max_length=max_length,
-    )
-
-
-@given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
-def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
-    assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
 
 
 def test_labels_are_those_of_their_tokens() -> None:

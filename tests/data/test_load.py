@@ -1,10 +1,7 @@
 """Loading: what is read from files and from the hub, what forms become, and what bad data is told."""
 
-import contextlib
 import gzip
 import json
-import logging
-import random
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,6 @@ from .toys import CHAT, ROWS, local, make_tokenizer, split, write
 # ---- files
 
 PLAIN = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
-CSV = 'problem,solution\r\na,b\r\n"é\u2028x\x85y","say ""hi"",\nthen go"\r\n'.encode()
 
 
 def file_of(path: Path, content: bytes) -> Path:
@@ -43,10 +39,7 @@ def jsonl(rows: list, end: str = "\n") -> bytes:
         ("a.jsonl", b"\xef\xbb\xbf" + jsonl(PLAIN, "\r\n"), [1, 2]),  # BOM and CRLF, as Windows writes
         ("a.jsonl", b"\n" + jsonl(PLAIN[:1]) + b"  \r\n\n" + jsonl(PLAIN[1:]).rstrip(), [2, 5]),  # blank lines
         ("a.JSONL.gz", jsonl(PLAIN), [1, 2]),
-        ("a.json", b"\xef\xbb\xbf" + json.dumps({"data": PLAIN, "version": 1}).encode(), [1, 2]),
         ("a.json.gz", json.dumps(PLAIN).encode(), [1, 2]),
-        ("a.csv", b"\xef\xbb\xbf" + CSV.replace(b"\r\na", b"\r\n\r\na"), [3, 5]),
-        ("a.csv.gz", CSV, [2, 4]),
     ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes, numbers: Any) -> None:
@@ -58,21 +51,9 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
     ("name", "content", "says"),
     [
         ("a.jsonl", b'{"problem": "a"}\n\n{"problem": \n', "a.jsonl, line 3: not usable JSON"),
-        ("a.jsonl", b'{"problem": "a"}\n["b"]\n', "a.jsonl, line 2: must be an object with named fields, got list"),
+        ("a.jsonl", b'{"problem": "a"}\n["b"]\n', "a.jsonl, line 2: must be an object, got list"),
         ("a.jsonl", b'{"problem": "a"}\n{"problem": "\xff"}\n', "a.jsonl, line 2: not UTF-8 (byte 0xff)"),
-        ("a.jsonl", b"[" * 200_000, "a.jsonl, line 1: not usable JSON"),
-        ("a.jsonl", b'{"problem": ' + b"1" * 9000 + b"}", "a.jsonl, line 1: not usable JSON"),
-        ("a.jsonl", b"\n\n", "a.jsonl: holds no rows"),
-        (
-            "a.json",
-            b'[{"problem": "a"},\n {"problem" "b"}]',
-            "a.json: not usable JSON (Expecting ':' delimiter: line 2",
-        ),
-        ("a.json", b'{"rows": []}', 'must hold a list of objects or {"data": [...]}'),
-        ("a.json", b'[{"problem": "a"}, 3]', "a.json, item 2: must be an object with named fields, got int"),
-        ("a.csv", b'problem,solution\n"a\nb",c\nd\n', "a.csv, line 4: has fewer cells than the header"),
-        ("a.csv", b"problem,problem\na,b\n", "a.csv: the header names a column twice"),
-        ("a.csv", b'problem,solution\na,b\n"c,d\n', "a.csv, line 2: not CSV"),
+        ("a.json", b'{"rows": []}', "must hold a list of objects"),
         ("a.parquet", b"PAR1 not really", "a.parquet: not usable Parquet"),
         ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .parquet"),
         ("half.jsonl.gz", gzip.compress(jsonl(PLAIN * 99))[:-20], "half.jsonl.gz: cannot be read"),
@@ -86,33 +67,13 @@ def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: b
 
 
 def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
-    for name in ("b.jsonl", "a.csv", "notes.txt", ".hidden.jsonl", "with,comma.json"):
+    for name in ("b.jsonl", "a.json", "notes.txt", ".hidden.jsonl"):
         (tmp_path / name).touch()
-    (tmp_path / "folder.jsonl").mkdir()
-    folder = [tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "with,comma.json"]
-    assert list_files(str(tmp_path)) == folder
-    assert list_files(f"{tmp_path / 'b.jsonl'}, {tmp_path / 'a.csv'}") == [folder[1], folder[0]]
-    assert list_files(str(folder[2])) == [folder[2]]
-    (tmp_path / "empty").mkdir()
-    for where, says in (("no.jsonl", "no such file or folder, got '.*no.jsonl'"), ("empty", "no file ending in")):
-        with pytest.raises(DataError, match=says):
-            list_files(f"{tmp_path}/{where}")
-
-
-@pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.csv", "r.parquet", "r.jsonl.gz"])
-def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
-    rows: list[Any] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
-    content = {"jsonl": jsonl(rows), "json": json.dumps(rows).encode(), "csv": b"problem,solution\na,b\n" * 5}
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
-    content["parquet"] = (tmp_path / "whole.parquet").read_bytes()
-    whole, path, rng = content[name.split(".")[1]], tmp_path / name, random.Random(name)
-    for _ in range(60):
-        place = rng.randrange(len(whole))
-        inserted = rng.choice([b"", b"\0", bytes([rng.randrange(256)]), b"[" * 50_000, b"9" * 6_000])
-        broken = whole[:place] + inserted + rng.choice([b"", whole[place:], whole[place + 1 :]])
-        path.write_bytes(gzip.compress(broken) if name.endswith(".gz") and rng.random() < 0.7 else broken)
-        with contextlib.suppress(DataError):
-            load_rows(DataConfig(dataset_name=str(path)))
+    files = [tmp_path / "a.json", tmp_path / "b.jsonl"]
+    assert list_files(str(tmp_path)) == files
+    assert list_files(f"{files[1]}, {files[0]}") == files[::-1]
+    with pytest.raises(DataError, match=r"no such file or folder, got '.*no.jsonl'"):
+        list_files(f"{tmp_path}/no.jsonl")
 
 
 # ---- settings and rows
@@ -126,14 +87,12 @@ TRL_ROWS = [{"messages": MESSAGES}, {"prompt": "a", "completion": "b"}, {"text":
     [
         (ROWS, {"sample": 0}, "sample: must be at least 1, got 0"),
         (ROWS, {"template": "chatt"}, "template: unknown name 'chatt'; did you mean 'chat'"),
-        (ROWS, {"eval_split": 1.0}, "eval_split: must be between 0 and 1"),
+        (ROWS, {"eval_split": -0.1}, "eval_split: must be between 0 and 1"),
         (ROWS, {"eval_split": 0.1}, "eval_split: has no effect without eval_strategy"),
         (ROWS, {"dataset_revision": "b"}, "dataset_revision: has no effect on local data"),
         ([{"q": "1", "a": "2"}], {}, "problem_column: .* no column 'problem' or 'solution', it has q, a"),
-        (TRL_ROWS[:1], {"problem_column": "query"}, "problem_column: .* no column 'query' .*, it has messages"),
-        ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without 'problem'"),
+        ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without problems and solutions"),
         ([{"text": "a"}, {"text": ""}], {}, r"train\.jsonl, line 2: 'text' is missing or blank"),
-        ([{"text": 10**30}], {}, "rows do not fit into one table"),
     ],
 )
 def test_data_that_settings_do_not_fit(tmp_path: Path, rows: Any, settings: Any, says: str) -> None:
@@ -151,40 +110,20 @@ def test_other_column_names(tmp_path: Path) -> None:
     assert split(tokenizer, encode(load_rows(config), tokenizer, config)[2])[1] == "It is \\boxed{3}.<eos>"
 
 
-def test_several_files_of_several_formats(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", ROWS[:2])
-    write(tmp_path / "b.jsonl", ALPACA)
-    (tmp_path / "c.json").write_text(json.dumps(ROWS[3:5]))
-    (tmp_path / "d.csv").write_text("solution,problem\nb,a\n")
-    large = pa.table({name: pa.array(["z"], pa.large_string()) for name in ("problem", "solution")})
-    pq.write_table(large, tmp_path / "e.parquet")
-    rows = load_rows(DataConfig(dataset_name=str(tmp_path)))
-    assert rows["problem"][:] == [row["problem"] for row in (*ROWS[:2], *PAIRS, *ROWS[3:5])] + ["a", "z"]
-    assert len(list(tmp_path.iterdir())) == 5  # nothing was written beside them
-
-
 BAD = [{}, {"solution": None}, {"problem": " \n", "solution": "s"}, {"solution": 3}, {"solution": "\ud800"}]
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_rows_without_problem_or_solution(tmp_path: Path, bad: dict[str, Any], caplog: Any) -> None:
+def test_rows_without_problem_or_solution(tmp_path: Path, bad: dict[str, Any]) -> None:
     bad = {"problem": "p", **bad}
-    rows = [ROWS[0], bad, ROWS[1], bad, bad]
     with pytest.raises(DataError, match=r"train.jsonl, line 2: 'problem' or 'solution' .* \(and 2 more rows\)"):
-        load_rows(local(tmp_path, rows))
-    with pytest.raises(DataError, match=r"line 1: .*; correct them, or drop them; set drop_incomplete=True"):
-        load_rows(local(tmp_path, [bad, *ROWS]))
-    with caplog.at_level(logging.WARNING, logger="trimsft"):
-        assert load_rows(local(tmp_path, rows, drop_incomplete=True)).to_list() == ROWS[:2]
-    assert "dropped 3 of 5 rows; the first: " in caplog.text
-    with pytest.raises(DataError, match=r"no row is left|no column"):
-        load_rows(local(tmp_path, [bad], drop_incomplete=True))
+        load_rows(local(tmp_path, [ROWS[0], bad, ROWS[1], bad, bad]))
 
 
 def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("asked the hub"))
-    for name in ("gone.jsonl", "./gone", "~/gone", "/gone", "a/b/c", "x.jsonl,y.jsonl", "gone.CSV.gz"):
+    for name in ("gone.jsonl", "./gone", "~/gone", "/gone", "a/b/c", "x.jsonl,y.jsonl", "gone.JSON.gz"):
         with pytest.raises(DataError, match="no such file or folder"):
             load_rows(DataConfig(dataset_name=name))
     write(tmp_path / "train.jsonl", ROWS)
@@ -200,8 +139,9 @@ def test_files_are_mixed_by_shares(tmp_path: Path) -> None:
         problems = load_rows(DataConfig(dataset_name=name))["problem"][:]
         assert tuple([text[0] for text in problems].count(letter) for letter in "Wb") == counts
         assert problems == load_rows(DataConfig(dataset_name=name))["problem"][:]
-    for name, says in ((f"{one}:0.5,{other}", "needs a share above 0"), (f"{tmp_path}:1", "and none for a folder")):
-        with pytest.raises(DataError, match=says):
+        assert list(map(str, list_files(name))) == [one, other]  # which the manifest names
+    for name in (f"{one}:0.5,{other}", f"{tmp_path}:1", f"{one}:0"):
+        with pytest.raises(DataError, match="needs a share above 0 for every file"):
             load_rows(DataConfig(dataset_name=name))
 
 
@@ -213,8 +153,6 @@ def test_a_share_of_the_rows_is_held_out(tmp_path: Path) -> None:
     assert [len(one) for one in texts] == [6, 2] and len({*texts[0], *texts[1]}) == 8
     again = load_training_data(config, tokenizer, with_eval=True)
     assert again[1].to_list() == sets[1].to_list()
-    with pytest.raises(DataError, match="eval_split: leaves no rows of 8"):
-        load_training_data(local(tmp_path, eval_split=0.01), tokenizer, with_eval=True)
 
 
 @pytest.mark.parametrize("row", TRL_ROWS, ids=lambda row: next(iter(row)))
@@ -224,7 +162,7 @@ def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
     train.select([0]).to_parquet(tmp_path / "more.parquet")
     assert load_rows(DataConfig(dataset_name=str(tmp_path))).to_list() == [row] * 3
     write(tmp_path / "problems.jsonl", ROWS)
-    with pytest.raises(DataError, match=r"problems\.jsonl|more\.parquet: its rows are not of the form"):
+    with pytest.raises(DataError, match=r"(problems\.jsonl|more\.parquet).*: its rows are not of the form"):
         load_rows(DataConfig(dataset_name=str(tmp_path)))
 
 
@@ -244,27 +182,14 @@ def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     rows += [{"problem": "p", "solution": None}, {"problem": "", "solution": "s"}]
     with pytest.raises(DataError, match=r"some/data \(train\), row 8: .* \(and 1 more rows\)"):
         load_rows(config)
-    assert load_rows(DataConfig(dataset_name="some/data", drop_incomplete=True)).to_list() == ROWS
 
 
-def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path))
-    says = r"cannot load split 'train' of 'no/where' from the hub .* data/train.jsonl"
-    with pytest.raises(DataError, match=says) as error:
-        load_rows(DataConfig(dataset_name="no/where", dataset_revision="v2"))
-    assert "\n" not in str(error.value)
-
-
-def test_a_sample_is_the_same_everywhere(tmp_path: Path, caplog: Any) -> None:
+def test_a_sample_is_the_same_everywhere(tmp_path: Path) -> None:
     """Random(0).random() of the eight rows orders them so, on every machine and Python."""
     chosen = load_rows(local(tmp_path, sample=5))["problem"][:]
     assert chosen == [f"What is {n}+1?" for n in (3, 7, 5, 2, 4)]
     assert load_rows(local(tmp_path, sample=5, sample_seed=1))["problem"][:] != chosen
-    with caplog.at_level(logging.WARNING, logger="trimsft"):
-        assert load_rows(local(tmp_path, sample=1000)).to_list() == ROWS
-    assert "sample: 1,000 rows wanted, 8 are there; all are used" in caplog.text
+    assert load_rows(local(tmp_path, sample=1000)).to_list() == ROWS
 
 
 # ---- forms of others
@@ -291,19 +216,11 @@ def test_what_the_forms_of_others_become(rows: list[Any], become: list[Any], tmp
     assert load_rows(DataConfig(dataset_name=str(tmp_path / "a.parquet"))).to_list() == become
 
 
-def test_what_a_template_is_told_stays_with_a_chat_of_others(tmp_path: Path) -> None:
-    told = {"weight": 0, "tools": [], "chat_template_kwargs": {"enable_thinking": False}}
-    (row,) = load_rows(local(tmp_path, [{**SHAREGPT[0], **told}])).to_list()
-    assert row == {**CHATS[0], "weight": 0, "chat_template_kwargs": {"enable_thinking": False}}
-
-
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
         ({"conversations": [{"from": "bird", "value": "x"}]}, "a turn of conversations must have 'from'"),
-        ({"conversations": [{"from": "human", "value": None}]}, "a turn of conversations .* and 'value', a"),
         ({"conversations": [{"from": "human", "value": "x"}], "images": ["x"]}, "'images' is not read in this"),
-        ({"conversations": []}, "'conversations' is missing or blank"),
     ],
 )
 def test_chats_that_cannot_be_read(bad: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -33,10 +33,6 @@ def shown(one: Preview, *, colour: bool = False) -> str:
     return stream.getvalue()
 
 
-def pieces(one: Preview, fate: str) -> str:
-    return "".join(token.text for token in one.rows[0] if token.fate == fate)
-
-
 def test_masked_trained_and_weighed_parts() -> None:
     head, masked, prompt, trained, answer, _, lengths = shown(seen()).rstrip().split("\n")
     assert re.fullmatch(r"row 0: \d+ tokens, \d+ masked, \d+ trained; eos is trained", head)
@@ -49,27 +45,12 @@ def test_masked_trained_and_weighed_parts() -> None:
     assert re.search(r"trained, \d+ tokens\nIt·is·?\ntrained with weight 3, \d+ tokens\n·?\\boxed\{2", text)
 
 
-def test_what_the_maximum_length_takes() -> None:
-    (whole,) = seen().rows
-    prompt = [token.fate for token in whole].count("masked")
-    one = seen(max_length=len(whole) - 1)
-    assert pieces(one, "cut") == "<eos>"
-    assert "1 lost to the maximum length; eos is NOT trained" in shown(one)
-    one = seen(max_length=prompt)
-    assert (pieces(one, "trained"), pieces(one, "cut")) == ("", "It is \\boxed{2}.<eos>")
-    one = seen(max_length=3, keep="end")
-    assert [token.fate for token in one.rows[0]][-3:] == ["masked", "trained", "trained"]
-    assert "eos is trained" in shown(one)
-
-
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"
 
 
-@pytest.mark.parametrize("colour", [True, False])
-def test_hostile_text_stays_text(colour) -> None:
+def test_hostile_text_stays_text() -> None:
     one = seen({"problem": HOSTILE, "solution": HOSTILE})
-    text = shown(one, colour=colour)
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text) if colour else text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown(one, colour=True))
     assert all(character.isprintable() or character == "\n" for character in plain)
     assert plain.count("[bold·red]x[/bold·red][/]⟨U+000D⟩⟨U+0000⟩") == 2
     assert plain.count("⟨U+001B⟩[2J⟨U+001B⟩]0;owned⟨U+0007⟩") == 2
@@ -88,6 +69,6 @@ def test_the_command_shows_rows_and_runs_no_model(tmp_path: Path, monkeypatch: p
     assert result.exit_code == 0 and "row 1: " in result.stdout and "trained with weight 2" in result.stdout
     assert "all rows: 12 rows" in result.stdout and "trained with weight 2" in (tmp_path / "rows.html").read_text()
     rows = json.loads(run("--show", "1", "--json").stdout)
-    assert rows[0]["tokens"][-1] == {**rows[0]["tokens"][-1], "fate": "trained", "weight": 1.0, "special": True}
+    assert rows[0]["tokens"][-1] == {**rows[0]["tokens"][-1], "fate": "trained", "weight": 1.0}
     assert run("--show", "1", "--out", "rows").exit_code == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "model", "rows.html"]

@@ -18,14 +18,12 @@ from tests.train import tiny
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig, load_rows, plain_rows, stream_rows
 from trimsft.errors import DataError
-from trimsft.train import parse
-from trimsft.train.trainer import TrimSFTTrainer
+from trimsft.train import TrimSFTTrainer, parse
 
 
 def test_a_stream_has_the_rows_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a.jsonl", ROWS[:2])
     (tmp_path / "b.json").write_text(json.dumps(ROWS[2:3]))
-    (tmp_path / "c.csv").write_text("solution,problem\nb,a\n")
     pq.write_table(pa.Table.from_pylist(ROWS[3:5]), tmp_path / "d.parquet")
     (tmp_path / "e.jsonl.gz").write_bytes(gzip.compress(json.dumps({**ROWS[5], "weight": 0.5}).encode()))
     config = DataConfig(dataset_name=str(tmp_path), streaming=True)
@@ -77,7 +75,7 @@ def test_what_streams_cannot_do_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [*ROWS[:2], {"problem": "x"}])
     with pytest.raises(DataError, match=r"a\.jsonl, line 3: 'problem' or 'solution' is missing or blank"):
         list(stream_rows(DataConfig(dataset_name=path, streaming=True)))
-    for field, value in (("sample", 3), ("eval_split", 0.5), ("drop_incomplete", True)):
+    for field, value in (("sample", 3), ("eval_split", 0.5)):
         with pytest.raises(DataError, match=f"{field}: has no effect on rows that are streamed"):
             stream_rows(DataConfig(dataset_name=path, streaming=True, **{field: value}))
 
@@ -87,14 +85,12 @@ def test_a_stream_is_trained_and_goes_on_where_it_was(tmp_path: Path) -> None:
     rows = [{"prompt": tiny.words(3, n), "completion": " " + tiny.words(4, 50 + n)} for n in range(40)]
     config = DataConfig(dataset_name=write(tmp_path / "a.jsonl", rows), streaming=True)
 
-    def trainer(**settings: Any) -> TrimSFTTrainer:
+    def trainer() -> TrimSFTTrainer:
         data, _ = load_training_data(config, tiny.make_tokenizer(), with_eval=False)
-        steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-        return tiny.make_ours(tmp_path / "run", data, **steps | settings)
+        return tiny.make_ours(tmp_path / "run", data, max_steps=4, save_strategy="steps", save_steps=2)
 
-    whole = trainer()
+    whole, resumed = trainer(), trainer()
     whole.train()
-    resumed = trainer()
     resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))
     assert resumed.state.global_step == 4
     for name, weight in whole.model.state_dict().items():

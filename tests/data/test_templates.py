@@ -39,18 +39,15 @@ def test_texts(name: str, prompt: str) -> None:
 @pytest.mark.parametrize(
     ("name", "chat", "system_prompt", "says"),
     [
-        ("chat", None, None, "template: 'chat' needs a chat template, which the tokenizer 'given' lacks"),
-        ("qwenboxed", None, None, "unknown name 'qwenboxed'; did you mean 'qwen-boxed'"),
+        ("chat", None, None, "template: 'chat' needs a chat template, which the tokenizer lacks"),
         ("qwen-boxed", None, "Be brief.", "system_prompt: has no effect with template='qwen-boxed'"),
         ("chat", "{{ raise_exception('no system role') }}", None, "fails: no system role; try system_prompt=''"),
         ("chat", "{{ messages[-1]['content'] }}", None, "system_prompt: .* leaves system messages out"),
-        ("chat", "{% if %}", "", "template: the chat template of .* fails"),
     ],
 )
 def test_refusals(name: str, chat: str | None, system_prompt: str | None, says: str) -> None:
-    with pytest.raises(TemplateError, match=says) as error:
+    with pytest.raises(TemplateError, match=says):
         choose_template(name, make_tokenizer(chat=chat), system_prompt)
-    assert "\n" not in str(error.value)
 
 
 QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -63,10 +60,6 @@ USER = (
     "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}User: {{ m['content'] }}\n\n"
     "{% elif m['role'] == 'assistant' %}Assistant: {{ m['content'] }}{{ eos_token }}"
     "{% else %}{{ m['content'] }}\n\n{% endif %}{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
-)
-LLAMA_CHAT = (
-    "{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] }}<|eot_id|>"
-    "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
 )
 NO_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
@@ -86,12 +79,10 @@ def tokenizer_of(special: list[str], chat: str | None, bos: str | None = None, e
         ("qwen-boxed", QWEN, DEFAULT + CHATML + ASSISTANT, None),
         ("chat", QWEN, CHATML + ASSISTANT, None),  # Qwen 3 writes no system message of its own
         ("chat", QWEN, DEFAULT + CHATML + ASSISTANT, "<|im_start|>"),  # ChatML, but SmolLM's bos
-        ("chat", QWEN, DEFAULT + CHATML + ASSISTANT + "<think>\n", None),
         ("llama-base-boxed", LLAMA, None, LLAMA[0]),
-        ("chat", LLAMA, LLAMA_CHAT, LLAMA[0]),
         ("deepseek", DEEPSEEK, None, DEEPSEEK[0]),
         ("deepseek", DEEPSEEK, USER, DEEPSEEK[0]),
-        ("chat", DEEPSEEK, LLAMA_CHAT, DEEPSEEK[0]),
+        ("chat", DEEPSEEK, CHATML + ASSISTANT, DEEPSEEK[0]),
         ("plain", [*DEEPSEEK, "<\uff5cUser\uff5c>"], None, DEEPSEEK[0]),
         ("plain", ["<eos>"], None, None),
     ],
@@ -122,7 +113,5 @@ def test_without_system_messages_the_user_gives_the_instruction(chat: str) -> No
     prompts = make_prompts(["1+1?"], tokenizer)
     assert prompts.example == f"[1+1?\n{ASK}]"
     assert prompts.prompts[0].messages == ({"role": "user", "content": f"1+1?\n{ASK}"},)
-    with pytest.raises(TemplateError, match=r"the chat template of .* fails"):
-        make_prompts(["1+1?"], tokenizer_of(["<eos>"], "{% if %}"))
     with pytest.raises(TemplateError, match="system"):  # who names the chat template is told
         make_prompts(["1+1?"], tokenizer, template="chat")

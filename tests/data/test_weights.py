@@ -11,7 +11,6 @@ import pytest
 import torch
 from datasets import Dataset, IterableDataset
 
-import trimsft
 from examples.own_objective import Answer
 from tests.data.test_chat import QWEN, SPECIAL, TEMPLATES, turn
 from tests.data.toys import CHAT, ROWS, local, make_tokenizer
@@ -37,11 +36,8 @@ THINKS = "<think>so 4</think>It is \\boxed{\\frac{4}{1}}, 4."
     [
         ("thinkin=1", "weights: unknown name 'thinkin'; did you mean 'thinking'"),
         ("answer", "weights: is no list of rules, got 'answer'; write rules such as"),
-        ("answer=two", "weights: answer: could not convert"),
         ("answer=-1", "answer.* must be a finite number of at least 0"),
-        ("answer=nan", "answer.* must be a finite number of at least 0"),
         ("/(/=1", r"weights: /\(/: missing \), unterminated"),
-        ("answer=1, answer=2", "weights: names 'answer' twice"),
     ],
 )
 def test_rules_that_are_none_are_refused(text: str, says: str) -> None:
@@ -135,15 +131,12 @@ def test_weights_of_rows_messages_and_parts_multiply() -> None:
         ({"text": "a", "weight": -1}, "'weight' must be a finite number of at least 0"),
         ({"input_ids": [5, 6], "token_weights": [1.0]}, "'token_weights' has 1 values for 2 tokens"),
         ({"input_ids": [5, 6], "token_weights": [1.0, math.nan]}, "'token_weights' must be finite numbers"),
-        ({"input_ids": [5, 6], "token_weights": [1.0, None]}, "'token_weights' must be finite numbers"),
     ],
 )
 def test_weights_that_are_none_are_refused(row: Any, says: str, tmp_path: Path) -> None:
     good = {name: [1, 1] if isinstance(value, list) else "a" for name, value in row.items() if name != "weight"}
     with pytest.raises(DataError, match=f"train data, row 1: {says}"):
         load_training_data(local(tmp_path, [good, row]), make_tokenizer(), with_eval=False)
-    with pytest.raises(DataError, match=f"row 1: {says}"):
-        tiny.make_ours(tmp_path, [{**dict.fromkeys(row), **good}, row])
 
 
 def test_rules_that_fit_nothing_are_refused(tmp_path: Path) -> None:
@@ -226,13 +219,9 @@ class Knowing:
 
     needs = ("position", "row", "role", "data_weight")
 
-    def __init__(self) -> None:
-        self.seen: list[torch.Tensor] = []
-
     def weights(self, tokens: TokenStats) -> torch.Tensor:
         assert tokens.position is not None and tokens.row is not None and tokens.gold is not None
         assert tokens.role is not None and tokens.data_weight is not None
-        self.seen.append(torch.stack([tokens.row, tokens.position, tokens.gold]))
         plain = make_objective("trim", **tiny.BAND).weights(tokens)
         return plain * (1 + tokens.position / 9) * (1 + tokens.role) * (2 + tokens.data_weight)
 
@@ -291,36 +280,23 @@ def test_losses_are_those_of_a_plain_loop(form: str, settings: Any, tmp_path: Pa
 def test_an_objective_sees_what_is_known_of_a_token(form: str, settings: Any, tmp_path: Path) -> None:
     options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "max_steps": 1, **settings}
     only = {"assistant_only_loss": True} if form == "chats" else {}
-    objective = Knowing()
-    trainer = tiny.make_ours(tmp_path, FORMS[form], {"objective": objective}, **only, **options)
+    trainer = tiny.make_ours(tmp_path, FORMS[form], {"objective": Knowing()}, **only, **options)
     loss, gradients = by_hand(trainer, FORMS[form], "assistant" if form == "chats" else "all", Knowing())
     trainer.train()
     assert tiny.logged(trainer, "loss")[0] == pytest.approx(loss, rel=1e-4)
     tiny.assert_same_gradients(trainer.grads[0], gradients)
-    encoded = [TrlEncoder(trainer.processing_class).encode(row)[0] for row in FORMS[form]]
-    texts: dict[int, list[tuple[int, int]]] = {}
-    for text, place, gold in objective.seen[-1].T.tolist():  # before it, packed texts were tried
-        texts.setdefault(text, []).append((place, gold))
-    for tokens in texts.values():  # each number is of one text
-        assert any(all(ids[place : place + 1] == [gold] for place, gold in tokens) for ids in encoded)
 
 
-def test_the_example_weighs_the_end_of_thoughts_and_the_last_line(tmp_path: Path) -> None:
-    answer = {"role": "assistant", "content": "<think> w1 </think> w2 w3\nw4 w5"}
-    rows, tokenizer = [{"messages": [{"role": "user", "content": "w9"}, answer]}] * 2, tiny.make_tokenizer()
-    objective = Answer(think_end=tokenizer("w2")["input_ids"][0])  # to this tokenizer </think> is unknown
-    options = {"objective": objective, "processing_class": tokenizer}
-    trainer = tiny.make_ours(tmp_path, rows, options, max_steps=1, assistant_only_loss=True)
-    batches = tiny.record_batches(trainer)
-    trainer.train()
-    output = batches[0][1]
-    words = tokenizer.batch_decode(output.labels[: len(output.labels) // 2].unsqueeze(1))
-    assert words == ["<unk>", "w1", "<unk>", "w2", "w3", "w4", "w5", "<eos>"]
-    counts = torch.tensor([word in ("w2", "w4", "w5", "<eos>") for word in words]).repeat(2)
-    expected = torch.where(counts, 1.0, make_objective("trim").weights(output.tokens))
-    torch.testing.assert_close(output.weights, expected)
-    with pytest.raises(UsageError, match="Answer needs the role of each token, and there is none; Trim"):
-        trimsft.patch(tiny.make_model(), objective)(**tiny.make_batch())
+def test_the_example_weighs_the_end_of_thoughts_and_the_last_line() -> None:
+    tokenizer = make_tokenizer(chat=QWEN, special=(*SPECIAL, "</think>"))
+    row = {"messages": [turn("user", "a"), turn("assistant", "<think>b</think>c\nd")]}
+    encoder = TrlEncoder(tokenizer)
+    ids, _ = encoder.encode(row)
+    nll, gold, role = torch.zeros(len(ids)), torch.tensor(ids), torch.from_numpy(encoder.roles(row, ids))
+    tokens = TokenStats(nll=nll, gap=nll + 9, gold_logit=nll, competitor=gold, gold=gold, role=role)
+    weights = Answer(think_end=tokenizer.convert_tokens_to_ids("</think>")).weights(tokens)
+    counted = [token for token, weight in zip(ids, weights, strict=True) if weight == 1]
+    assert tokenizer.decode(counted) == "</think>d<|im_end|>\n"
 
 
 def test_evaluation_weighs_likewise(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import UsageError
 from trimsft.lab.task import (
     ALL_TIERS,
@@ -25,7 +24,6 @@ from trimsft.lab.task import (
     side_of,
     training_rows,
     write_solution,
-    write_training,
 )
 from trimsft.lab.wording import FILLER, TARGET, UNFAMILIAR
 
@@ -70,17 +68,11 @@ def test_benchmarks_are_distinct_grow_at_the_end_and_are_never_trained_on() -> N
         benchmark("lab-simple")
 
 
-@pytest.mark.parametrize(
-    ("style", "parts"),
-    [
-        ("steps", ["Step 1: 7 + 5 = 12.", "Step 2: 12 * 3 = 36.", "Step 3: 36 - 4 = 32.", "Step 4: 32 / 8 = 4."]),
-        ("arrows", ["[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] [32 / 8 -> 4] => \\boxed{4}"]),
-    ],
-)
-def test_formats_by_hand(style: str, parts: list[str]) -> None:
-    text = write_solution(PROBLEM, style).text
-    assert text.startswith("\n".join(parts))
-    assert style != "steps" or text.endswith("\nThe answer is \\boxed{4}.")
+def test_formats_by_hand() -> None:
+    steps = "Step 1: 7 + 5 = 12.\nStep 2: 12 * 3 = 36.\nStep 3: 36 - 4 = 32.\nStep 4: 32 / 8 = 4."
+    assert write_solution(PROBLEM, "steps").text == f"{steps}\nThe answer is \\boxed{{4}}."
+    arrows = "[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] [32 / 8 -> 4] => \\boxed{4}"
+    assert write_solution(PROBLEM, "arrows").text == arrows
 
 
 @given(seed=seeds, offsets=st.sampled_from([NEAR, FAR]))
@@ -116,12 +108,3 @@ def test_rows_say_what_was_done_to_them_and_settings_change_one_thing() -> None:
         assert row["solution"].startswith("[") == (row["style"] == UNFAMILIAR)
         assert all(row["solution"][a:b].isdigit() for a, b in row["slip_spans"])
         assert row["slips"] or f"\\boxed{{{row['answer']}}}" in row["solution"]
-
-
-def test_training_reads_the_file(tmp_path) -> None:
-    settings = FineTuning(rows=200, slip_rate=0.2)
-    path = write_training(tmp_path / "train.jsonl", settings)
-    rows = load_rows(DataConfig(dataset_name=str(path)), split="train")
-    assert rows["solution"][:] == [row["solution"] for row in training_rows(settings)]
-    with pytest.raises(UsageError, match="slip_rate: must be at most 1"):
-        FineTuning(slip_rate=1.5)

@@ -36,7 +36,7 @@ class AuditSettings(RowSettings):
     data: str = option(
         argument="DATA",
         flags=("--data",),
-        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.",
+        help="Dataset of the hub, or local files (.jsonl .json .parquet, .gz), as for train.",
     )
     model: str = option(help="Run directory, model folder or name of a model on the hub.")
     out: Path = option(Path("audit"), help="The folder of the audit, in which a second call resumes.")
@@ -136,7 +136,7 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     from trimsft.audit.suspects import find_suspects, measure, read_gaps
     from trimsft.data.encode import fingerprint_rows, load_tokenizer
 
-    rows, loaded = settings.read()
+    rows, places = settings.read()
     tokenizer = load_tokenizer(find_weights(settings.model))
     folder = AuditFolder(settings.out)
     given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
@@ -146,7 +146,7 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
         measure(folder, rows, settings, on_progress)
         gaps = read_gaps(folder, settings, len(rows))
         found = find_suspects(folder, gaps, rows, tokenizer, settings)
-        suspects = [replace(one, place=Path(loaded.places[one.row]).name) for one in found]
+        suspects = [replace(one, place=Path(places[one.row]).name) for one in found]
         lines = (json.dumps(asdict(one)) + "\n" for one in suspects)
         write_whole(folder.suspects_path, "".join(lines).encode())
         folder.mark_finished()

@@ -68,7 +68,7 @@ def train_command(
     The fields that matter:
       --config FILE          a YAML file, or a recipe by name: trimsft recipes
       --model MODEL          hub name or folder; also --model_name_or_path
-      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz)
+      --data DATA            hub name, or a .jsonl .json .parquet file (.gz)
       --objective NAME       auto-trim sft dft trim ..., or my_module:MyObjective
       --margin NUMBER        of trim: the gap whose tokens count in full
       --bandwidth NUMBER     of trim: how fast weights fall off around it

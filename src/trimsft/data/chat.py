@@ -132,9 +132,9 @@ class TrlEncoder:
             if not isinstance(role, str):
                 raise DataError(f"{where}: must be an object with a role", value=message)
             parts = [*at(where, _parts, message), message]
-            trains = [name for part in parts for name in SWITCHES if part.get(name)]
             for part in parts:
                 at(where, _weight_of, part)
+            trains = [name for part in parts for name in SWITCHES if part.get(name)]
             if trains and not is_trained:
                 hint = "remove it, or change train_on or completion_only_loss"
                 raise DataError(f"{where}: {trains[0]!r} trains a turn of {role}, and the settings do not", hint=hint)
@@ -317,6 +317,11 @@ def _weight_of(message: Row) -> float:
     return as_weight(message.get("weight"), "weight") * as_weight(message.get("train"), "train")
 
 
+def has_weights(message: Row) -> bool:
+    """Return whether a message, or a part of it, says how much it is trained."""
+    return any(message.get(name) is not None for name in SWITCHES) or bool(_parts(message))
+
+
 def _parts(message: Row) -> list[Row]:
     """Return the parts of a message some of which have weights; none where no part has."""
     content = message.get("content")
@@ -324,22 +329,15 @@ def _parts(message: Row) -> list[Row]:
     if all(_field(part, name) is None for part in parts for name in SWITCHES):
         return []
     for part in parts:
-        unknown = sorted(set(part) - {"type", "text", *SWITCHES})
-        if unknown or not isinstance(part.get("text"), str) or part.get("type", "text") != "text":
-            problem = f"has the key {unknown[0]!r}" if unknown else "is not text"
-            raise DataError(f"a part of a message {problem}, and beside it others have weights", value=part)
+        is_text = part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+        if not is_text or set(part) - {"type", "text", *SWITCHES}:
+            raise DataError("a part is not text and weight alone, and others beside it have weights", value=part)
     return parts
-
-
-def has_weights(message: Row) -> bool:
-    """Return whether a message, or a part of it, says how much it is trained."""
-    return any(message.get(name) is not None for name in SWITCHES) or bool(_parts(message))
 
 
 def _plain(message: Row) -> Row:
     """Return a message as templates know it."""
-    plain = {name: value for name, value in message.items() if name not in SWITCHES}
-    parts = _parts(message)
+    plain, parts = _without(message, *SWITCHES), _parts(message)
     return {**plain, "content": "".join(part["text"] for part in parts)} if parts else plain
 
 

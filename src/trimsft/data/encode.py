@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder, Weights, check_chats
-from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, is_filled, known_rows
+from trimsft.data.formats import FORMS, PAIR, WEIGHT, at, columns_of, find_form, known_rows
 from trimsft.data.load import DataConfig, choose, load_rows, refuse, refuse_of_other_forms, stream_rows
 from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
 from trimsft.data.weights import OF_TEMPLATES, RowText, Turn, as_weight, parse_weights, rules_of
@@ -174,15 +174,11 @@ class Encoder(TrlEncoder):
 
 
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
-    """Return the first rows, in the columns of their form; refuse what cannot be rendered."""
-    form, known = known_rows(islice(rows, limit))
-    if not known:
+    """Return the first rows, in the columns of the first one's form; refuse what cannot be rendered."""
+    given = [(f"row {number}", dict(row)) for number, row in enumerate(islice(rows, limit))]
+    if not given:
         raise DataError("there are none", field="rows", hint="give at least one")
-    for number, row in enumerate(known):
-        if not is_filled(form, row):
-            problem = f"row {number} has no text as {' or '.join(FORMS[form])}"
-            raise DataError(problem, field="rows", value=row)
-    return known
+    return known_rows(given, find_form(given[0][1]) or PAIR)
 
 
 # ---- the trainer's data
@@ -251,11 +247,11 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     columns = columns_of(rows)
     if encoder.template is None:  # of a stream, its first row says whose turns are trained
         check_chats(rows.take(1) if is_stream else rows.with_format(None), encoder, where)
-    # of a stream no row is known before; roles go beside weights
-    may_weigh = is_stream or encoder.template is None or bool(encoder.rules) or WEIGHT in columns or encoder.with_roles
     kinds: dict[str, Any] = dict.fromkeys(("input_ids", "labels"), List(Value("int32")))
-    kinds |= {TOKEN_WEIGHTS: List(Value("float32"))} if may_weigh else {}
+    kinds |= {TOKEN_WEIGHTS: List(Value("float32"))}
     kinds |= {TOKEN_ROLES: List(Value("int8"))} if encoder.with_roles else {}
+
+    values = set[float]()
 
     def as_columns(batch: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         names = list(batch)  # of a stream, more than its first row has
@@ -265,6 +261,7 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
             encoded = [at(f"{where}, row {number}", encoder.encode, row) for number, row in placed]
         else:
             encoded = encoder.encode_rows(given)
+        values.update(*(np.unique(weights).tolist() for _, weights in encoded))
         made = {
             "input_ids": [ids for ids, _ in encoded],
             "labels": [np.where(weights > 0, ids, IGNORED).tolist() for ids, weights in encoded],
@@ -283,10 +280,8 @@ def tokenise(rows: Any, encoder: Encoder, where: str) -> Any:
     unused = [str(rule) for rule in encoder.rules if rule not in encoder.used and rule not in OF_TEMPLATES]
     if unused:
         raise UsageError(f"{', '.join(unused)} fits no token of the {where}", field="weights", hint="remove it")
-    if may_weigh and not encoder.with_roles:
-        is_plain = all(weight in (0, 1) for weights in made[TOKEN_WEIGHTS] for weight in weights)
-        return made.remove_columns(TOKEN_WEIGHTS) if is_plain else made
-    return made
+    # roles go beside weights
+    return made if encoder.with_roles or not values <= {0, 1} else made.remove_columns(TOKEN_WEIGHTS)
 
 
 # ---- lengths
@@ -301,14 +296,13 @@ class LengthReport:
     trained_tokens: int
     """Labels that enter the loss: after truncation, without the first token of a row."""
     longest: int
-    median: float
     truncated: int  # rows longer than `max_length`
     truncated_tokens: int  # tokens that truncation takes away
     dropped: int  # rows without a trained label after truncation; left out, or packed without effect
     max_length: int | None
 
     def __str__(self) -> str:
-        lengths = f"{counted(self.tokens, 'token')} (median {self.median:,g}, longest {self.longest:,})"
+        lengths = f"{counted(self.tokens, 'token')} (longest row {self.longest:,})"
         text = f"{counted(self.rows, 'row')}, {lengths}, of which {self.trained_tokens:,} are trained."
         if self.truncated:
             cut = f"{counted(self.truncated, 'row')} by {counted(self.truncated_tokens, 'token')}"
@@ -316,8 +310,7 @@ class LengthReport:
         elif self.max_length is not None:
             text += f" None is longer than max_length={self.max_length}."
         if self.dropped:
-            keep, add = ("keeps", "adds") if self.dropped == 1 else ("keep", "add")
-            text += f" {counted(self.dropped, 'row')} {keep} no trained token and {add} nothing."
+            text += f" Rows that keep no trained token and add nothing: {self.dropped:,}."
         return text
 
 
@@ -343,7 +336,6 @@ def report_lengths(lengths: Sequence[int], trained: Sequence[int], max_length: i
         tokens=sum(lengths),
         trained_tokens=sum(trained),
         longest=max(lengths, default=0),
-        median=float(np.median(lengths)) if lengths else 0.0,
         truncated=sum(length > 0 for length in lost),
         truncated_tokens=sum(lost),
         dropped=sum(count == 0 for count in trained),

@@ -1,6 +1,6 @@
-"""Rows of local files: JSON Lines, JSON, CSV (each also gzipped) and Parquet; an error names the line.
+"""Rows of local files: JSON Lines and JSON, each also gzipped, and Parquet; an error names the line.
 
-They are not read by `datasets`, which pads tools with nulls, makes dates of text and numbers of cells.
+They are not read by `datasets`, which pads tools with nulls and makes dates of text.
 
     for number, row in read_records(Path("train.jsonl.gz")):   # as they are read
         ...
@@ -8,7 +8,6 @@ They are not read by `datasets`, which pads tools with nulls, makes dates of tex
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -51,12 +50,11 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     suffix, number = suffix_of(path), None
     if suffix is None:
         raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
-    rows = enumerate(read_parquet(path)) if suffix == ".parquet" else _READERS[suffix.removesuffix(".gz")](path)
+    read, _ = _READERS[suffix.removesuffix(".gz")]
     try:
-        for number, row in rows:
+        for number, row in read(path):
             if not isinstance(row, dict):
-                problem = f"must be an object with named fields, got {type(row).__name__}"
-                raise DataError(f"{path}, {unit_of(path)} {number}: {problem}")
+                raise DataError(f"{place_of(path, number)}: must be an object, got {type(row).__name__}")
             yield number, row
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
@@ -85,10 +83,9 @@ def _read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
-    content = _parsed("".join(_lines(path)), str(path))
-    items = content.get("data") if isinstance(content, dict) else content
+    items = _parsed("".join(_lines(path)), str(path))
     if not isinstance(items, list):
-        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
+        raise DataError(f"{path}: must hold a list of objects", hint="one object a line is .jsonl")
     yield from enumerate(items, start=1)
 
 
@@ -97,22 +94,6 @@ def _parsed(text: str, place: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # also of an integer of 9,000 digits
         raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
-
-
-def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
-    csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
-    reader = csv.DictReader(_lines(path), strict=True)
-    try:
-        names = reader.fieldnames or ()
-        if len(set(names)) < len(names):
-            raise DataError(f"{path}: the header names a column twice: {', '.join(names)}")
-        for row in reader:
-            if None in row or None in row.values():
-                problem = f"has {'more' if None in row else 'fewer'} cells than the header"
-                raise DataError(f"{path}, line {reader.line_num}: {problem}")
-            yield reader.line_num, row  # where it ends: quoted cells may span several
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: not CSV ({one_line(error)})") from error
 
 
 def read_parquet(path: Path) -> Dataset:
@@ -127,8 +108,13 @@ def read_parquet(path: Path) -> Dataset:
         raise DataError(f"{path}: not usable Parquet ({one_line(error)})") from error
 
 
-_READERS = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv}
-SUFFIXES = (".parquet", *_READERS, *(f"{suffix}.gz" for suffix in _READERS))
+def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    yield from enumerate(read_parquet(path))
+
+
+_READERS = {".parquet": (_read_parquet, "row"), ".jsonl": (_read_jsonl, "line"), ".json": (_read_json, "item")}
+"""How a format is read, and what its rows are counted by."""
+SUFFIXES = (*_READERS, ".jsonl.gz", ".json.gz")
 
 
 def suffix_of(path: Path) -> str | None:
@@ -136,10 +122,10 @@ def suffix_of(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
-def unit_of(path: Path) -> str:
-    """Return the word for what rows of a file are counted by."""
-    suffix = suffix_of(path) or ""
-    return {".parquet": "row", ".json": "item"}.get(suffix.removesuffix(".gz"), "line")
+def place_of(path: Path, number: int) -> str:
+    """Return the words for one row of a file."""
+    _, unit = _READERS[(suffix_of(path) or "").removesuffix(".gz")]
+    return f"{path}, {unit} {number}"
 
 
 def is_text(value: Any) -> bool:

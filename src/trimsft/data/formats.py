@@ -13,11 +13,11 @@ Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimsft.data.files import is_text
-from trimsft.errors import DataError
+from trimsft.errors import DataError, and_more
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,7 +38,6 @@ FORMS = {
 }
 """The columns that every row of a form must fill."""
 KNOWN = ", ".join("+".join(columns) for columns in FORMS.values())
-"""The forms by their columns, for hints."""
 _OF_CHATS = ("tools", "chat_template_kwargs", "image", "images")
 _BESIDE = {
     "tokenised": ("labels", "completion_mask", "assistant_masks", "token_weights", "token_roles"),
@@ -66,11 +65,6 @@ def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "sol
     return next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
 
 
-def has_trl_form(columns: Collection[str]) -> bool:
-    """Return whether TRL would take rows with these columns, whatever other columns they have."""
-    return any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
-
-
 def is_filled(form: str, row: Mapping[str, Any]) -> bool:
     """Return whether a row has what its form needs."""
     values = [row.get(name) for name in FORMS[form]]
@@ -87,29 +81,39 @@ def known_row(row: Mapping[str, Any], form: str, pair: tuple[str, str] = ("probl
     if form == PAIR:
         row = {**row, **{new: row.get(old) for old, new in zip(pair, FORMS[PAIR], strict=True)}}
     elif form in CONVERTERS:
+        for name in _LOST[form]:
+            if row.get(name):
+                raise DataError(f"{name!r} is not read in this form", hint="write such rows as messages, or remove it")
         row, form = CONVERTERS[form](row), BECOMES[form]
     return {name: row[name] for name in columns_of_form(form) if row.get(name) is not None}
 
 
-def known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
-    """Return rows in memory likewise, and their form, judged by the first."""
-    given = list(rows)
-    form = (find_form(list(given[0])) if given else None) or PAIR
-    return BECOMES.get(form, form), [at(f"row {n}", known_row, row, form) for n, row in enumerate(given)]
+def known_rows(
+    placed: Sequence[tuple[str, Row]], form: str, pair: tuple[str, str] = ("problem", "solution")
+) -> list[Row]:
+    """Return rows likewise, each given with its place; refuse those that do not fill their form."""
+    rows = [at(place, known_row, row, form, pair) for place, row in placed]
+    fits = [is_filled(BECOMES.get(form, form), row) for row in rows]
+    refuse_blank([place for (place, _), fit in zip(placed, fits, strict=True) if not fit], form, pair)
+    return rows
 
 
-def known_dataset(dataset: Any, where: str) -> Any:
-    """Return a dataset or stream likewise; columns that are of no form stay."""
+def refuse_blank(places: Sequence[str], form: str, pair: tuple[str, str]) -> None:
+    """Name the first of some rows that do not fill their form, and how many more."""
+    if places:
+        needed = " or ".join(map(repr, pair if form == PAIR else FORMS[form]))
+        raise DataError(f"{places[0]}: {needed} is missing or blank{and_more(len(places), 'rows')}")
+
+
+def converted(dataset: Any, where: str) -> Any:
+    """Return a dataset or stream of alpaca or sharegpt in the columns of what it becomes, any other as it is."""
     columns = columns_of(dataset)
     form = find_form(columns) or ""
-    if form in CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
+    if form not in CONVERTERS:
+        return dataset
+    if not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(lambda row: known_row(row, form), remove_columns=columns)
-    if form in CONVERTERS:
-        return make_dataset([at(f"{where}, row {number}", known_row, row, form) for number, row in enumerate(dataset)])
-    # by columns of its other forms, TRL would take a row for what it is not
-    others = {"prompt", "completion", "messages", "text"} - set(FORMS.get(form, ()))
-    is_chat = form in ("prompt-completion", "messages")
-    return dataset.remove_columns(sorted(others & set(columns))) if is_chat else dataset
+    return make_dataset([at(f"{where}, row {number}", known_row, row, form) for number, row in enumerate(dataset)])
 
 
 def make_dataset(rows: Sequence[Row]) -> Dataset:
@@ -136,7 +140,6 @@ def at(place: str, function: Callable[..., Result], *given: Any) -> Result:
 
 def _from_alpaca(row: Mapping[str, Any]) -> Row:
     """Join instruction and input, a blank line between them, to the problem."""
-    _refuse_more(row, "history", "system", "image", "images")
     parts = [part for part in (row.get("instruction"), row.get("input")) if part]
     problem = "\n\n".join(parts) if all(isinstance(part, str) for part in parts) else None
     return {**row, "problem": problem, "solution": row.get("output")}
@@ -147,7 +150,6 @@ _ROLES = {"human": "user", "gpt": "assistant"} | {role: role for role in ("syste
 
 def _from_sharegpt(row: Mapping[str, Any]) -> Row:
     """Make messages of turns with `from` and `value`; a column `system` is the first."""
-    _refuse_more(row, "image", "images")
     system, turns = row.get("system"), row.get("conversations")
     messages = [{"role": "system", "content": system}] if system else []
     for turn in turns if isinstance(turns, list) else []:
@@ -162,13 +164,7 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
     return {**row, "messages": messages, "tools": row.get("tools") or None}
 
 
-def _refuse_more(row: Mapping[str, Any], *names: str) -> None:
-    """Refuse columns that the conversion would lose."""
-    for name in names:
-        if row.get(name):
-            hint = "write such rows as messages, or remove the column"
-            raise DataError(f"{name!r} is not read in this form", hint=hint)
-
-
 CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
 BECOMES = {"alpaca": PAIR, "sharegpt": "messages"}
+# columns that the conversion would lose
+_LOST = {"alpaca": ("history", "system", "image", "images"), "sharegpt": ("image", "images")}

@@ -43,7 +43,6 @@ class Token:
     text: str  # inside a text; its bytes where it is only part of a character
     fate: str  # masked, trained or cut
     weight: float  # by the data
-    special: bool
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,7 @@ class Preview:
 
 def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> Preview:
     """Return the first `count` rows as training on all of them would see them."""
-    texts, special = TokenTexts(encoder.tokenizer), set(encoder.tokenizer.all_special_ids)
-    special |= {token for token, added in encoder.tokenizer.added_tokens_decoder.items() if added.special}
-    encoded, shown = encoder.encode_rows(rows), []
+    texts, encoded, shown = TokenTexts(encoder.tokenizer), encoder.encode_rows(rows), []
     for ids, weights in encoded[:count]:
         low, high = kept_window(len(ids), encoder.max_length, encoder.keep)
         tokens = []
@@ -77,7 +74,7 @@ def preview(rows: Sequence[Mapping[str, Any]], encoder: Encoder, count: int) -> 
             # the first token left is predicted by nothing, whatever its weight
             fate = "masked" if weight == 0 or place == low else "trained"
             fate = fate if low <= place < high else "cut"
-            tokens.append(Token(token, texts[token], fate, weight if fate == "trained" else 0.0, token in special))
+            tokens.append(Token(token, texts[token], fate, weight if fate == "trained" else 0.0))
         shown.append(tokens)
     trained = [len(encoder.truncated(0, *one).trained) for one in encoded]
     lengths = report_lengths([len(ids) for ids, _ in encoded], trained, encoder.max_length)
@@ -102,7 +99,7 @@ def show(seen: Preview, console: Console) -> None:
             console.print(Text(f"{heading}, {counted(len(tokens), 'token')}", style="italic"))
             for place, token in enumerate(tokens):
                 style = STYLES["weighed" if is_weighed else fate][place % 2]
-                drawn.append(spaced(token.text) or f"<token {token.id}>", style + " bold underline" * token.special)
+                drawn.append(spaced(token.text) or f"<token {token.id}>", style)
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()
     console.print(f"all rows: {seen.lengths}", soft_wrap=True)

@@ -52,16 +52,16 @@ class ChatTemplate:
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):
-            problem = f"'chat' needs a chat template, which {_name(self.tokenizer)} lacks"
+            problem = "'chat' needs a chat template, which the tokenizer lacks"
             raise TemplateError(problem, field="template", hint="use 'plain' or 'auto'")
         try:
             rendered = self.render(["?"])[0]
         except Exception as error:  # templates raise whatever they like, such as a refusal of system messages
             hint = "try system_prompt='' to pass no system message" if self.system_prompt else None
-            problem = f"the chat template of {_name(self.tokenizer)} fails: {one_line(error)}"
+            problem = f"the chat template of the tokenizer fails: {one_line(error)}"
             raise TemplateError(problem, field="template", hint=hint) from error
         if self.system_prompt.strip() not in rendered:
-            problem = f"the chat template of {_name(self.tokenizer)} leaves system messages out"
+            problem = "the chat template of the tokenizer leaves system messages out"
             raise TemplateError(problem, field="system_prompt", hint="pass system_prompt='' or use template='plain'")
 
     def render(self, problems: Sequence[str]) -> list[str]:
@@ -119,8 +119,7 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
 }
 
 TEMPLATE_NAMES = ("auto", "chat", *TEXT_TEMPLATES)
-"""Names that `template` takes. In training, auto is chat where the tokenizer has a chat template, else plain; in
-evaluation it follows the family of the tokenizer, see `choose_for_family`."""
+"""Names that `template` takes; in evaluation auto follows the family of the tokenizer."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
@@ -147,12 +146,7 @@ def resolve_template_name(name: str, tokenizer: Any) -> str:
 def check_template_name(name: str) -> None:
     """Refuse a name that no template has."""
     if name not in TEMPLATE_NAMES:
-        unknown = unknown_name("template", name, TEMPLATE_NAMES)
-        raise TemplateError(unknown.problem, field=unknown.field, hint=unknown.hint)
-
-
-def _name(tokenizer: Any) -> str:
-    return f"the tokenizer {getattr(tokenizer, 'name_or_path', None) or 'given'!r}"
+        raise unknown_name("template", name, TEMPLATE_NAMES)
 
 
 # ---- the template that suits a tokenizer
@@ -242,8 +236,6 @@ class Rendering:
         check_options(self)
         check_template_name(self.template)
         parse_weights(self.weights)
-        if self.truncation_mode not in (None, "keep_start", "keep_end"):
-            raise UsageError("must be keep_start or keep_end", field="truncation_mode", value=self.truncation_mode)
 
     @property
     def keep(self) -> Keep:

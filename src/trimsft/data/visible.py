@@ -2,16 +2,11 @@
 
 >>> visible("a\\u202eb")
 'a⟨U+202E⟩b'
->>> shortened("=" * 1000)[95:]
-'=====…⟨1,000\\xa0characters⟩'
 """
 
 from __future__ import annotations
 
-import json
 import unicodedata
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,8 +15,6 @@ if TYPE_CHECKING:
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Control, format (bidi marks, zero width), surrogate, private, unassigned, separators."""
-LONGEST_TOKEN = 100
-"""Characters of a token that are shown."""
 _FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
 _UNDECODABLE = "\ufffd"
 
@@ -50,23 +43,10 @@ def spaced(text: str) -> str:
     return shown.replace(" ", "·").replace("\t", "⇥").replace("\n", "↵\n")
 
 
-def shortened(text: str, show: Callable[[str], str] = spaced) -> str:
-    """Show a token by `show`; of a long one, the beginning and how long it is."""
-    # a space that does not break stands for no character of the token
-    more = f"…⟨{len(text):,}\u00a0characters⟩" if len(text) > LONGEST_TOKEN else ""
-    return show(text[:LONGEST_TOKEN]) + more
-
-
 def single_line(text: str) -> str:
     """Remove line breaks, and invisible characters that a terminal would obey."""
     words = " ".join(text.split())
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
-
-
-def json_for_script(data: Any) -> str:
-    """Write JSON that no HTML parser can mistake for anything else."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 class TokenTexts(dict[int, str]):
@@ -79,7 +59,10 @@ class TokenTexts(dict[int, str]):
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
         super().__init__()
+        self._bytes = {letter: byte for byte, letter in bytes_to_unicode().items()}
         self._tokenizer = tokenizer
         # after another token, because decoders take the space off the beginning of a text
         self._before: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
@@ -103,20 +86,11 @@ class TokenTexts(dict[int, str]):
         if piece is None:  # an embedding may be larger than its vocabulary
             return f"<id {token}>"
         text = self._decode([*self._before, token])[self._start :]
-        alphabet = _byte_alphabet()
         # where it is spelt <0xE2> already, there is nothing to spell out
-        if _UNDECODABLE in text and _UNDECODABLE not in piece and all(letter in alphabet for letter in piece):
-            return "".join(f"<0x{alphabet[letter]:02X}>" for letter in piece)
+        if _UNDECODABLE in text and _UNDECODABLE not in piece and all(letter in self._bytes for letter in piece):
+            return "".join(f"<0x{self._bytes[letter]:02X}>" for letter in piece)
         return piece if _UNDECODABLE in text and _UNDECODABLE not in piece else text
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return text
-
-
-@cache
-def _byte_alphabet() -> dict[str, int]:
-    """Return the letters of byte-level tokenizers and their bytes: others than printable from 256 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in printable)
-    return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}

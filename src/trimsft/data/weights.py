@@ -73,8 +73,6 @@ def parse_weights(text: str | None) -> tuple[Rule, ...]:
         pattern, name = match["pattern"], match["name"] or f"/{match['pattern']}/"
         if pattern is None and name not in NAMES:
             raise unknown_name("weights", name, NAMES)
-        if name in [rule.name for rule in rules]:
-            raise UsageError(f"names {name!r} twice", field="weights", value=text)
         try:
             weight = as_weight(float(match["weight"]), name)
             rules.append(Rule(name, weight, re.compile(pattern, re.DOTALL) if pattern else None))

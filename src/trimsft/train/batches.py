@@ -27,7 +27,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from trimsft.data.chat import check_chats, has_weights
 from trimsft.data.encode import TOKEN_ROLES, TOKEN_WEIGHTS, Encoder, encode, require_masked_prompts, tokenise
-from trimsft.data.formats import KNOWN, PAIR, WEIGHT, columns_of, find_form, has_trl_form, known_dataset
+from trimsft.data.formats import FORMS, KNOWN, PAIR, TRL_FORMS, WEIGHT, columns_of, converted, find_form
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
@@ -60,7 +60,7 @@ def known(rows: Any, args: Any, name: str) -> Any:
         turns = (turn for row in some for column in chats if isinstance(row[column], list) for turn in row[column])
         if {WEIGHT, TOKEN_WEIGHTS} & set(columns) or any(map(has_weights, turns)):
             raise DataError("weights of rows with images are not read", field=f"{name}_dataset", hint="remove them")
-    return rows if _is_for_trl(columns, args) else known_dataset(rows, f"{name}_dataset")
+    return rows if _is_for_trl(columns, args) else converted(rows, f"{name}_dataset")
 
 
 def tokenised(rows: Any, tokenizer: Any, args: Any, name: str, *, with_roles: bool = False) -> Any:
@@ -92,7 +92,8 @@ def _is_left_alone(rows: Any, args: Any) -> bool:
 
 
 def _is_for_trl(columns: list[str], args: Any) -> bool:
-    return has_trl_form(columns) or bool({args.dataset_text_field, *IMAGES} & set(columns))
+    has_form = any(set(FORMS[form]) <= set(columns) for form in TRL_FORMS)
+    return has_form or bool({args.dataset_text_field, *IMAGES} & set(columns))
 
 
 def cut_with_weights(dataset: Dataset, args: Any, packing: bool) -> Dataset:

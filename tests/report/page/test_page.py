@@ -10,6 +10,7 @@ import pytest
 from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, make_evaluated, page_of
 from tests.tokens.tiny import make_table
 from trimsft.errors import UsageError
+from trimsft.report.page.build import json_for_script
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
 
@@ -111,3 +112,9 @@ def test_steps_that_are_no_story(tmp_path) -> None:
     assert page_of(tmp_path, {"Base": known}).data["tokens"]["wrong"] == []
     asked = make_table(tmp_path / "asked.parquet", right, gap=[3.0, 3.0, 3.0, 3.0, -9.0])
     assert len(page_of(tmp_path, {"Base": asked}).data["tokens"]["wrong"]) == 1
+
+
+def test_json_survives_and_cannot_end_its_element() -> None:
+    text = json_for_script(data := ["</script><!-- & \u2028", 1.5])
+    assert json.loads(text) == data
+    assert text.isascii() and not set(text) & set("<>&")

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.visible import json_for_script, shortened, visible
+from trimsft.data.visible import visible
 from trimsft.report.page import details
 from trimsft.report.page.answers import answer_parts
 from trimsft.report.page.scores import score_parts
-from trimsft.report.page.tokens import token_parts
+from trimsft.report.page.tokens import shortened, token_parts
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.runs.files import write_whole
 from trimsft.tables import Table, to_csv
@@ -84,7 +85,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shortened": lambda text: shortened(text, visible), "minus": minus}
+    environment.filters |= {"shortened": shortened, "minus": minus}
     page = environment.get_template("page.html.j2").render(
         title=title,
         tabs=[name for name, shown in content.items() if shown],
@@ -105,6 +106,12 @@ def write_report(
         "base-uri 'none'; form-action 'none'",
     )
     return write_whole(Path(out), page.encode())
+
+
+def json_for_script(data: Any) -> str:
+    """Write JSON that no HTML parser can mistake for anything else."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def minus(number: str | float | None) -> str:

@@ -25,18 +25,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.audit.steps import arithmetic_steps
 from trimsft.data.templates import SYSTEM_PROMPT
-from trimsft.data.visible import shortened, visible
+from trimsft.data.visible import visible
 from trimsft.errors import UsageError
 from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS, Objective, display_name, make_objective
+from trimsft.report.page.steps import arithmetic_steps
 from trimsft.report.runs import Run
 from trimsft.runs.parsing import checked
 from trimsft.runs.secrets import without_folders
 from trimsft.tokens.statistics import objective_of, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
+LONGEST_TOKEN = 100
+"""Characters of a token that are shown."""
 EXAMPLES = 200
 MOST = 250_000  # tokens of all of them
 PROMPT = 300  # characters of a prompt
@@ -120,8 +122,15 @@ def _vocabulary(table: TokenTable, rows: NDArray[np.int64]) -> tuple[list[str], 
     texts = []
     for at in first.tolist():
         column = "text" if at < len(rows) else "competitor_text"
-        texts.append(shortened(table.texts[column][rows[at % len(rows)]], visible))
+        texts.append(shortened(table.texts[column][rows[at % len(rows)]]))
     return texts, places[: len(rows)], places[len(rows) :]
+
+
+def shortened(text: str) -> str:
+    """Return a text safe to look at; of a long one, the beginning and how long it is."""
+    # a space that does not break stands for no character of the token
+    more = f"…⟨{len(text):,}\u00a0characters⟩" if len(text) > LONGEST_TOKEN else ""
+    return visible(text[:LONGEST_TOKEN]) + more
 
 
 def _prompts(prompts: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimsft.audit.steps import arithmetic_steps
+from trimsft.report.page.steps import arithmetic_steps
 
 
 def wrong(text: str) -> list[str]:
