@@ -61,7 +61,7 @@ def record(results: Path, cell: Cell, folder: StudyFolder, seconds: dict[str, fl
     content = json.loads(results.read_text()) if results.exists() else {"cells": {}}
     table, trim = read_token_table(folder.tokens(cell)), make_objective("trim")
     own: dict[str, Any] = content["cells"].setdefault(cell.name, {})
-    own["scores"] = [score.as_dict() for score in load_run(folder.run(cell))]
+    own["scores"] = [asdict(score) for score in load_run(folder.run(cell))]
     own["tokens"] = asdict(confidence(table, **BAND)) | {"trim": asdict(diagnose(table, trim, **BAND))}
     if seconds:
         samples = [*folder.run(cell).glob("eval/*/samples.jsonl")]

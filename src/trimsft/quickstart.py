@@ -17,7 +17,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,7 @@ class QuickstartOutcome:
         seconds: dict[str, Any] = {cell.objective: steps for cell, steps in self.cells.seconds.items()}
         return {
             "settings": self.settings.as_dict(),
-            "scores": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
+            "scores": {name: [asdict(score) for score in scores] for name, scores in self.scores.items()},
             "against_sft": {name: [one.as_dict() for one in made] for name, made in self.comparisons.items()},
             "failures": {cell.objective: error for cell, error in self.cells.failed.items()},
             "seconds": seconds | {"total": self.total_seconds},

@@ -78,7 +78,7 @@ def all_requests(**protocol: Any) -> dict[Key, Request]:
 def complete(folder: Path) -> list[Sample]:
     """Every sample that the settings ask for; refused where some are missing."""
     record = SampleRecord(folder)
-    wanted = record.protocol().keys(read_problems(record.problems_path))
+    wanted = record.protocol().keys(read_problems(record.folder / "problems.jsonl"))
     samples = {sample.key: sample for sample in record}
     record.require_complete(wanted)
     return [samples[key] for key in wanted]

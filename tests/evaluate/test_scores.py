@@ -104,13 +104,13 @@ def test_what_cannot_be_averaged_is_refused():
 
 
 def test_scores_come_back_by_name_and_from_one_grader_only(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: holds no evaluation; make one with trimsft eval")):
+    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: holds no scores; make or finish")):
         load_run(tmp_path)
     scores = {name: score_of(name, [1, 8], resamples=10) for name in ("b", "a")}
     for name, one in scores.items():
         write_scores(tmp_path / "eval" / name, one)
     assert load_run(tmp_path) == [scores["a"], scores["b"]]
-    with pytest.raises(RunError, match="holds no scores of 'gsm8k'; it has a, b"):
+    with pytest.raises(RunError, match="gsm8k: holds no scores; finish it with trimsft eval"):
         load_run(tmp_path, ["gsm8k"])
     write_scores(tmp_path / "eval/b", dataclasses.replace(scores["b"], grader="qwen 3"))
     with pytest.raises(RunError, match="was graded by qwen 3 and strict 3; grade it again with one of them"):

@@ -219,7 +219,6 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     server.answer = lambda body: (401, "who is secret?")
     engine = ServerEngine(server.address, "a")
-    with pytest.raises(EngineError, match=r"status 401: .who is \*\*\*.*the key in OPENAI_API_KEY"):
-        complete(engine, make_requests(samples=0))
+    assert "who is ***?" in str(complete(engine, make_requests(samples=0))[0].error)
     assert server.headers[-1]["authorization"] == "Bearer secret"
     assert "secret" not in str((engine.identity, engine.details))

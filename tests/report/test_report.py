@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,7 @@ def evaluated(folder: str, correct: list[int], benchmark: str = "amc", **asked: 
     where = Path(folder) / "eval" / benchmark
     where.mkdir(parents=True)
     grader = f"strict {GRADER_VERSION}"
-    record = {"grader": grader, **score_of(benchmark, correct, resamples=50).as_dict()}
+    record = {"grader": grader, **asdict(score_of(benchmark, correct, resamples=50))}
     (where / "scores.json").write_text(json.dumps(record))
     (where / "settings.json").write_text(json.dumps(PROTOCOL))
     if asked:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def write_run(place: StudyFolder, cell: Cell, found: list[BenchmarkScore]) -> No
     for score in found:
         folder = place.run(cell) / "eval" / score.benchmark
         folder.mkdir(parents=True)
-        (folder / "scores.json").write_text(json.dumps(score.as_dict()))
+        (folder / "scores.json").write_text(json.dumps(asdict(score)))
 
 
 def folder_of(path: Path) -> list[str]:

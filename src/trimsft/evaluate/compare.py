@@ -151,8 +151,6 @@ def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed:
     (1 + hits) / (1 + draws).
     """
     values = np.asarray(differences, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError("differences: must be finite numbers, got NaN or infinity")
     sizes = np.abs(values[values != 0])
     observed = abs(float(values.sum())) - 1e-9 * float(sizes.sum())  # sums in another order round otherwise
     if len(sizes) <= _FEW:
@@ -168,8 +166,6 @@ def sign_flip(differences: Sequence[float] | Array, *, draws: int = DRAWS, seed:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's step-down correction for all of them."""
-    if any(not 0 <= p <= 1 for p in p_values):
-        raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
     order = np.argsort(p_values, kind="stable")
     corrected = np.empty(len(p_values))
     corrected[order] = np.maximum.accumulate((len(p_values) - np.arange(len(p_values))) * np.sort(p_values))

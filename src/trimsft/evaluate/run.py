@@ -44,7 +44,7 @@ class Evaluated(Tabular):
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the scores for a program: without the counts of every problem."""
-        return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
+        return [{name: value for name, value in asdict(s).items() if name != "per_problem"} for s in self.scores]
 
     @property
     def tables(self) -> list[Table]:
@@ -200,7 +200,7 @@ def fill(
     assert evaluation.prompts is not None
     wanted = protocol.keys(problems)
     shas = {one.id: prompt.sha for one, prompt in zip(problems, evaluation.prompts.prompts, strict=True)}
-    with record.lock(), contextlib.closing(record):
+    with record.lock():
         record.refuse_other(protocol)
         for sample in record:
             if shas.get(sample.problem, sample.prompt_sha) != sample.prompt_sha:

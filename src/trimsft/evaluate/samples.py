@@ -3,9 +3,7 @@
 runs/trim/eval/math500/
   settings.json    model, prompt, sampling, ...; of these another evaluation may not be mixed in
   problems.jsonl   problems and answers, as they were asked last
-  samples.jsonl    one line a sample, append-only; sample -1 is the greedy one, temperature that of a further one:
-                     {"problem": "test/algebra/1.json", "sample": 0, "temperature": null, "seed": 1193046471,
-                      "text": "...", "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
+  samples.jsonl    one `Sample` a line, append-only; sample -1 is the greedy one, temperature that of a further one
 
 A text depends on prompt, sampling, engine and its own seed alone. So samples, temperatures, the greedy answer and
 problems may be added at any time, or be asked for in part: what is recorded is never generated again.
@@ -27,7 +25,6 @@ from trimsft.runs import JsonLines, RunDirectory, by_dotted_name, refuse_links, 
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 _BINDING = ("prompt", "sampling", "seed", "engine")  # what a text depends on, by the beginning of its name
-_RESTORE = "restore it, or choose another output directory"
 
 
 class IncompleteEvaluation(RunError):
@@ -91,7 +88,6 @@ class SampleRecord:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
         self.settings_path = self.folder / "settings.json"
-        self.problems_path = self.folder / "problems.jsonl"
         self.samples_path = self.folder / "samples.jsonl"
         self.last_error: str | None = None  # of a request that failed in this process
         self._samples = JsonLines(self.samples_path)
@@ -101,17 +97,15 @@ class SampleRecord:
         """Keep other processes out of this benchmark, and of no other."""
         # of a run from elsewhere; what lies beside the record is not written
         refuse_links(*(folder for folder in (self.folder.parent, self.folder) if folder.is_symlink()))
-        with RunDirectory(self.folder).lock():
+        with RunDirectory(self.folder).lock(), contextlib.closing(self._samples):
             yield
 
     def settle(self, protocol: Protocol, problems: Sequence[Problem]) -> None:
         """Write down what is asked from now on; refuse what the recorded samples do not go with."""
         if self.refuse_other(protocol):
             (self.folder / "scores.json").unlink(missing_ok=True)
-        settings = (json.dumps(asdict(protocol), indent=1) + "\n").encode()
-        for path, content in ((self.problems_path, write_problems(problems)), (self.settings_path, settings)):
-            if not path.is_file() or path.read_bytes() != content:
-                write_whole(path, content)
+        write_whole(self.folder / "problems.jsonl", write_problems(problems))
+        write_whole(self.settings_path, (json.dumps(asdict(protocol), indent=1) + "\n").encode())
 
     def refuse_other(self, protocol: Protocol) -> bool:
         """Refuse an evaluation whose texts would be others, and write nothing; return whether more or less is asked.
@@ -132,11 +126,7 @@ class SampleRecord:
 
     def protocol(self) -> Protocol:
         """Return what the samples were made with."""
-        try:
-            return read_json(self.settings_path, Protocol, hint=_RESTORE)
-        except FileNotFoundError:
-            problem = "settings.json is missing, so it is not known what is recorded here"
-            raise RunError(f"{self.folder}: {problem}", hint=_RESTORE) from None
+        return read_json(self.settings_path, Protocol, hint="restore it, or choose another output directory")
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield all recorded samples, in the order in which they came, one at a time."""
@@ -164,7 +154,3 @@ class SampleRecord:
     def append(self, sample: Sample) -> None:
         """Record one sample that is missing; from then on it outlives the process."""
         self._samples.append(asdict(sample))
-
-    def close(self) -> None:
-        """Close the file; the next `append` opens it again."""
-        self._samples.close()

@@ -2,14 +2,10 @@
 
 gsm8k, math500 = load_run("runs/trim")               # of a run directory
 gsm8k.metrics["pass@8"].low, gsm8k.average.value      # an interval of every metric, by name
-macro([gsm8k, math500])                               # mean over benchmarks; macros: of several metrics at once
+macro([gsm8k, math500])                               # mean over benchmarks
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
-`scores.json` is the last file of an evaluation:
-
-    {"grader": "strict 10", "benchmark": "math500", "problems": 500,
-     "samples": 8, "metrics": {"average": {"value": 0.61, "low": 0.57, "high": 0.65}, ...},
-     "per_problem": [{"problem": "gsm8k/17", "samples": 8, "correct": 5, "right": [5], "wrong": [2], ...}, ...]}
+`scores.json`, the last file of an evaluation, holds a `BenchmarkScore`.
 """
 
 import json
@@ -79,9 +75,6 @@ class BenchmarkScore:
         self.values(metric)  # an unknown name ends here, with the known ones
         return self.metrics[self.known_as(metric)]
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def only(self, problems: Collection[str], resamples: int = RESAMPLES) -> "BenchmarkScore":
         """Return the scores on these problems alone; how they were graded is not known by problem."""
         kept, temperature = [one for one in self.per_problem if one.problem in problems], self.temperature
@@ -130,8 +123,6 @@ def temperatures_of(scores: Sequence[BenchmarkScore]) -> list[float]:
 def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
     """Return the temperature at which a run is right most often; of equals the lowest."""
     means = {at: np.mean([one.interval(f"T={at:g}").value for one in scores]) for at in temperatures_of(scores)}
-    if not means:
-        raise UsageError("have no temperature in common", field="benchmarks")
     return max(means, key=lambda at: (round(float(means[at]), 12), -at))
 
 
@@ -140,17 +131,8 @@ def best_temperature(scores: Sequence[BenchmarkScore]) -> float:
 
 def macro(scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES) -> Interval:
     """Return the mean over benchmarks, each counting the same."""
-    return macros(scores, [metric], resamples=resamples)[metric]
-
-
-def macros(
-    scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES
-) -> dict[str, Interval]:
-    """Return `macro` of each of these metrics, for the price of one."""
-    tables = sorted(by_benchmark(scores).items())
-    strata = [np.stack([table.values(metric) for metric in metrics], axis=1) for _, table in tables]
-    intervals = mean_intervals(strata, [metric_bounds(metric) for metric in metrics], resamples=resamples)
-    return dict(zip(metrics, intervals, strict=True))
+    strata = [table.values(metric)[:, None] for _, table in sorted(by_benchmark(scores).items())]
+    return mean_intervals(strata, [metric_bounds(metric)], resamples=resamples)[0]
 
 
 def over_runs(
@@ -224,7 +206,7 @@ def grade_record(record: SampleRecord, grader: Grader, problems: Sequence[Proble
 
 def write_scores(folder: Path, scores: BenchmarkScore) -> None:
     """Write the scores of a benchmark into its folder."""
-    write_whole(folder / SCORES, (json.dumps(scores.as_dict(), indent=1) + "\n").encode())
+    write_whole(folder / SCORES, (json.dumps(asdict(scores), indent=1) + "\n").encode())
 
 
 def read_scores(folder: Path) -> BenchmarkScore:
@@ -245,11 +227,8 @@ def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[Benchmark
     run = RunDirectory(path)
     evaluated = run.evaluations()
     if not evaluated:
-        what = "scores; finish its evaluation" if run.eval_dir.is_dir() else "evaluation; make one"
-        raise RunError(f"{path}: holds no {what} with trimsft eval")
+        raise RunError(f"{path}: holds no scores; make or finish an evaluation with trimsft eval")
     names = list(benchmarks) or evaluated
-    if missing := next((name for name in names if name not in evaluated), None):
-        raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
     scores = [read_scores(run.eval_dir / name) for name in names]
     graders = sorted({one.grader.partition(" (")[0] for one in scores})
     if len(graders) > 1:

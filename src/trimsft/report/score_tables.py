@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.scores import BenchmarkScore, macro, macros, temperatures_of
+from trimsft.evaluate.scores import BenchmarkScore, macro, temperatures_of
 from trimsft.grading import GRADER_VERSION
 from trimsft.intervals import Interval
 from trimsft.lab.task import ALL_TIERS
@@ -108,7 +108,7 @@ def temperature_table(runs: Mapping[str, Sequence[BenchmarkScore]]) -> Table | N
     rows = []
     for name, scores in runs.items():
         known = [at for at in columns if at in temperatures[name]]
-        means = dict(zip(known, macros(scores, [f"T={at:g}" for at in known]).values(), strict=True))
+        means = {at: macro(scores, f"T={at:g}") for at in known}
         rows.append((Cell(name), *(Cell.of(means.get(at)) for at in columns)))
     header = ("run", *("greedy" if at == 0 else f"T={at:g}" for at in columns))
     mean = ", mean of the benchmarks" if len(next(iter(runs.values()))) > 1 else ""

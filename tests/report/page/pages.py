@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def make_evaluated(
     where.mkdir(parents=True)
     graded = {name: samples_of(name, words, greedy=greedy) for name, words in answers.items()}
     results = [result for of_problem in graded.values() for result in of_problem]
-    content = {**score(benchmark, results, same).as_dict(), "grader": "strict 1"}
+    content = {**asdict(score(benchmark, results, same)), "grader": "strict 1"}
     (where / "scores.json").write_text(json.dumps(content))
     (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
     samples, grades = [], []

@@ -101,7 +101,7 @@ def make_engine(settings: "EvalSettings") -> Engine:
         return ServerEngine(
             settings.server,
             settings.model,
-            concurrency=settings.concurrency or 64,
+            concurrency=settings.concurrency,
             tokenizer=load_tokenizer(name, field="tokenizer") if name else None,
         )
     model = find_weights(settings.model)

@@ -126,9 +126,6 @@ class ServerEngine:
                 return read_completion(index, content, request.sampling)
             said = content[:2000].decode(errors="replace").replace(self._key or "\0", "***")
             error = f"status {status}: {' '.join(visible(said).split())[:300]}"
-            if status in (401, 403, 404):
-                hint = f"does it know the model {self.model!r}, and the key in {_KEY}?"
-                raise EngineError(f"{self.address} answers: {error}", field="server", hint=hint)
             if status != 429 and status < 500:
                 break
         return _failed(index, error)

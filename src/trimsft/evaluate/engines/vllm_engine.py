@@ -6,11 +6,11 @@ Every sampling parameter is passed, because vLLM's own `max_tokens` is 16; the s
 make this engine need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
 """
 
+import importlib.util
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
 from trimsft.evaluate.engines import Completion, EngineError, Request, identify_model, require_room
 
 AHEAD = 2048  # requests given to vLLM before the first of them is done: enough to fill it, few enough to abort
@@ -22,16 +22,12 @@ class VllmEngine:
     name = "vllm"
 
     def __init__(self, model: str | Path, *, dtype: str = "auto", eager: bool = False) -> None:
-        try:
-            import vllm
-        except ImportError as error:
-            hint = "pip install 'vllm==0.32.*'"
-            raise EngineError(f"vllm cannot be imported ({one_line(error)})", field="engine", hint=hint) from error
+        if importlib.util.find_spec("vllm") is None:
+            raise EngineError("vllm is not installed", field="engine", hint="pip install 'trimsft[vllm]'")
+        import vllm
+
         self._vllm = vllm
-        try:
-            self._llm = vllm.LLM(model=str(model), dtype=dtype, enforce_eager=eager, trust_remote_code=False)
-        except Exception as error:  # vLLM raises whatever it likes
-            raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
+        self._llm = vllm.LLM(model=str(model), dtype=dtype, enforce_eager=eager, trust_remote_code=False)
         config = self._llm.llm_engine.model_config
         self._limit, self.tokenizer = int(config.max_model_len), self._llm.get_tokenizer()
         dtype = str(config.dtype).removeprefix("torch.")
@@ -50,12 +46,8 @@ class VllmEngine:
             while True:
                 while len(running) < AHEAD and (item := next(waiting, None)) is not None:
                     index, request = item
-                    try:
-                        engine.add_request(str(index), tokens_input(list(request.tokens)), self._parameters(request))
-                    except ValueError as error:
-                        yield Completion(index, "", 0, "error", one_line(error))
-                    else:
-                        running[str(index)] = index
+                    engine.add_request(str(index), tokens_input(list(request.tokens)), self._parameters(request))
+                    running[str(index)] = index
                 if not running:
                     return
                 for output in engine.step():
