@@ -11,7 +11,7 @@ from trimsft.evaluate.benchmarks import benchmark_name
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.engines.server_engine import read_address
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
-from trimsft.options import option, unknown_name
+from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
@@ -88,8 +88,17 @@ class EvalSettings(Sampling):
         _ = [replace(self.sampling, temperature=temperature) for temperature in self.temperatures]  # as checked there
         if self.server is not None:
             read_address(self.server)
-        if self.temperatures and self.samples == 0:  # they would be drawn for nothing
-            raise UsageError("have no effect on the greedy answer alone", field="temperatures")
+        given = given_options(self)
+        for options, is_unused, where in (
+            (("grading", "pattern"), ":" in self.grader, f"with the grader {self.grader!r}"),
+            (("temperature_samples",), not self.temperatures, "without further temperatures"),
+            (("temperatures",), self.samples == 0, "on the greedy answer alone"),
+            (("concurrency", "tokenizer"), self.server is None, "without a server"),
+            (("engine", "dtype"), self.server, "on a server"),
+        ):
+            for name in options if is_unused else ():
+                if name in given:
+                    raise UsageError(f"has no effect {where}", field=name, value=given[name], hint="remove it")
 
     @property
     def sampling(self) -> Sampling:
