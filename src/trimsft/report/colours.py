@@ -52,8 +52,6 @@ METHOD_LINES = {
 """By the name of the objective; "base" is the model before training."""
 NEUTRAL = "#8A8A8A"
 """For what is no method, on white: counts, diagonals, programs of others."""
-OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
-"""For a run that no line is left for."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
     Line("#0B2447", "#D7E3F4", (4, 1.5), "s"),
@@ -100,13 +98,13 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
     """
     labels = list(labels)
     known = {label: (objectives or {}).get(label) or method_of(label) for label in [*(objectives or {}), *labels]}
-    first: dict[str, str] = {}
+    lines: dict[str, Line] = {}
     for label, method in known.items():
-        if method in METHOD_LINES:
-            first.setdefault(method, label)
-    lines = {label: METHOD_LINES[method] for method, label in first.items()}
+        if method in METHOD_LINES and METHOD_LINES[method] not in lines.values():
+            lines[label] = METHOD_LINES[method]
     # those of the paper last: they mean something to a reader
-    free = [line for line in reversed(METHOD_LINES.values()) if line not in lines.values()] or [OTHER_LINE]
+    every = list(reversed(METHOD_LINES.values()))
+    free = [line for line in every if line not in lines.values()] or every
     others = [label for label in known if label not in lines]
     lines |= {label: free[place % len(free)] for place, label in enumerate(others)}
     return {label: lines[label] for label in labels}

@@ -38,8 +38,6 @@ class ReportSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.runs:
-            raise UsageError("there are none", field="runs", hint="name at least one")
         if self.out is not None and (self.out.is_file() or self.out.suffix == ".html"):
             hint = "the page in it is called report.html"
             raise UsageError("must be a folder", field="out", value=str(self.out), hint=hint)
@@ -66,11 +64,10 @@ def make_report(settings: ReportSettings) -> ReportFiles:
     from trimsft.tokens.table import incomparable
 
     runs = named_runs(settings.runs)
-    first = next(iter(runs.values()))
-    folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
+    read, others = read_runs(runs), list[Path]()
+    folder = settings.out or (read[0].folder if len(read) == 1 and not read[0].is_table else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     given: dict[str, Any] = {"objectives": settings.objectives}
-    read, others = read_runs(runs), list[Path]()
     page = write_report(folder / "report.html", read, title=title, settings=settings.parameters, **given)
     if settings.figures:
         from trimsft.report.run_tables import write_analysis
