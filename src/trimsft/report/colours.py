@@ -50,8 +50,6 @@ METHOD_LINES = {
     "idft": Line("#0804FC", "#6C5BCD", (2, 2), "2"),
 }
 """By the name of the objective; "base" is the model before training."""
-NEUTRAL = "#8A8A8A"
-"""For what is no method, on white: counts, diagonals, programs of others."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
     Line("#0B2447", "#D7E3F4", (4, 1.5), "s"),
@@ -80,11 +78,9 @@ def method_of(label: str) -> str | None:
 
 
 def name_of(label: str) -> str:
-    """Return the name of the method where a label spells one ("trim-e": TrimSFT-E), else the label."""
+    """Return the name of the objective where a label spells one ("trim-e": TrimSFT-E), else the label."""
     method = method_of(label)
-    if method is None:
-        return label
-    return "Base" if method == BASE else display_name(method)
+    return label if method is None or method == BASE else display_name(method)
 
 
 def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dict[str, Line]:

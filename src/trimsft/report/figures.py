@@ -33,10 +33,10 @@ from trimsft.objectives import (
     display_name,
     make_objective,
 )
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
+from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, Objectives, lines_of, name_of
 from trimsft.runs.files import write_whole
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import density, effective_ratio_grid, range_of, weights_of
+from trimsft.tokens.statistics import density, effective_ratio_grid, range_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Spread = tuple[float, float, float]  # value, low and high end of its interval; equal where there is none
-Scores = Mapping[tuple[float, float], Spread]  # by (margin, bandwidth)
 
-GREY, BLUE, AMBER = NEUTRAL, METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
+BLUE, AMBER = METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
 COLUMN = 3.3  # inches
 PAGE = 2 * COLUMN
 LETTER = 0.057  # inches that a letter takes, at most
@@ -220,34 +219,10 @@ def gap_distribution(
         axes.annotate(r"$m \pm \tau$", (margin, 1), **where)
         for label, line in lines_of(densities, objectives).items():
             draw_line(axes, grid, densities[label], f"{shown(label)}, n = {len(gaps[label]):,}", line, marker=False)
-        axes.set(xlim=(grid[0], grid[-1]), xlabel=_GAP, ylabel="density of the tokens")
-        axes.set_ylim(bottom=0)
+        axes.set(xlim=(grid[0], grid[-1]), ylim=(0, None), xlabel=_GAP, ylabel="density of the tokens")
         legend_below(figure, axes)
         rows = zip(grid.tolist(), *(values.tolist() for values in densities.values()), strict=True)
         return Drawing(figure, ["gap", *densities], list(rows))
-
-
-def gradient_by_gap(name: str, table: TokenTable, weighing: Mapping[str, Objective]) -> Drawing:
-    """Draw the percent of each objective's gradient that tokens of each gap get."""
-    low, high = np.clip([table["gap"].min(), table["gap"].max()], -40, 40)
-    edges = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), 41))  # fine around 0, where objectives differ
-    gap = np.clip(table["gap"].astype(np.float64), edges[0], edges[-1])
-    shares = {}
-    for label, objective in weighing.items():
-        mass = weights_of(objective, table) * table["gradient_norm"]
-        sums, _ = np.histogram(gap, edges, weights=mass)
-        shares[label] = 100 * sums / (mass.sum() or 1)
-    with drawing(COLUMN, 2.5) as figure:
-        axes = figure.subplots()
-        for label, line in lines_of(shares).items():
-            axes.stairs(shares[label], np.arcsinh(edges), label=shown(label), color=line.colour, linewidth=1.1)
-        ticks = [tick for tick in (-30, -10, -3, -1, 0, 1, 3, 10, 30) if low <= tick <= high]
-        axes.set_xticks(np.arcsinh(ticks), [str(tick) for tick in ticks])
-        axes.set(xlabel=_GAP, ylabel="percent of the gradient", ylim=(0, None))
-        axes.set_title(f"{plain(name)}, n = {len(table):,} tokens", loc="left")
-        legend_below(figure, axes)
-        rows = zip(edges[:-1].tolist(), edges[1:].tolist(), *(one.tolist() for one in shares.values()), strict=True)
-        return Drawing(figure, ["from", "to", *shares], list(rows))
 
 
 def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
@@ -306,7 +281,7 @@ def score_dots(
             fit = LETTER * max(map(len, benchmarks)) <= (width - 0.6) / len(benchmarks)
             axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks], rotation=0 if fit else 20)
             axes.set_xlim(-0.5, len(benchmarks) - 0.5)
-            axes.grid(axis="y", linewidth=0.4, color=GREY, alpha=0.4)
+            axes.grid(axis="y", linewidth=0.4, alpha=0.6)
         panels[-1].set_xlabel("bars: 95 % intervals")
         legend_below(figure, panels[0])
         rows = [
@@ -318,11 +293,10 @@ def score_dots(
         return Drawing(figure, ["metric", "benchmark", "run", "value", "low", "high"], rows)
 
 
-def ablation_curves(scores: Scores, *, baseline: float | None = None, metric: str = "average@8, %") -> Drawing:
-    """Draw scores over bandwidths and over margins in the unit of `metric`; `baseline` is SFT's.
-
-    Intervals are shaded; more than a decade stands on a logarithmic axis.
-    """
+def ablation_curves(
+    scores: Mapping[tuple[float, float], Spread], *, baseline: float | None = None, metric: str = "average@8, %"
+) -> Drawing:
+    """Draw scores by (margin, bandwidth) over either, in the unit of `metric`; `baseline` is SFT's."""
     with drawing(COLUMN, 2.45) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         for fixed, (axes, sign) in enumerate(zip(panels, ("m", r"\tau"), strict=True)):

@@ -18,7 +18,7 @@ from trimsft.options import option
 from trimsft.runs import JsonLines, RunDirectory
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped")
+FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped", "tokens_per_second")
 MOST_RUNS = 12  # of a folder of many, those that wrote last
 DEEPEST = 5  # folders between a study and the telemetry of its runs
 QUIET = 60.0  # seconds without a line, after which a training is not called running
@@ -57,7 +57,7 @@ def _training(telemetry: Path, width: int) -> tuple[str, bool]:
     else:
         state += _progress(lines[-1] if lines else {}, run.read_config() or {})
     shown = [f"{single_line(str(run.path))}  {state}, step {lines[-1].get('step', 0) if lines else 0}"]
-    for name in (*FIGURES, "tokens_per_second"):
+    for name in FIGURES:
         if values := [line[name] for line in lines if isinstance(line.get(name), int | float)]:
             shown.append(f"  {name:<18}{_curve(values, max(8, width - 32))}  {values[-1]:>10.4g}")
     return "\n".join(shown), has_ended
