@@ -12,19 +12,16 @@ import numpy as np
 import pytest
 
 from tests.tokens.tiny import make_table
-from trimsft.objectives import SFT, TrimSFT
 from trimsft.report import figures
 from trimsft.report.colours import METHOD_LINES, lines_of
 from trimsft.report.figures import PRINT_FORMATS, Drawing, Spread
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&\x08': 3}
 """Labels that LaTeX, legends, CSV and SVG would each trip over."""
 OURS = {(m, tau): (70 + m + tau, 69.0, 81.0) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
 BAND = {"margin": 1.5, "bandwidth": 0.8}
-WEIGHING: dict[str, Any] = {"sft": SFT(), "trim": TrimSFT()}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +36,6 @@ def dots(count: int) -> dict[str, dict[str, Spread]]:
 
 DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "gaps": (3.3, lambda table: figures.gap_distribution(dict.fromkeys(HOSTILE, table), **BAND)),  # type: ignore[arg-type]
-    "gradient": (3.3, lambda table: figures.gradient_by_gap("a $_{", table, WEIGHING)),
     "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "weighting": (6.6, lambda table: figures.weighting_functions()),
     "objectives": (6.6, lambda table: figures.objective_curves()),
@@ -66,13 +62,6 @@ def test_files_of_a_figure(name: str, drawn: dict[str, Drawing], tmp_path: Path)
     assert len(texts) > 5  # text is text, to be searched and edited
     assert struct.unpack(">I", files[2].read_bytes()[16:20])[0] == round(200 * DRAWN[name][0])
     assert rows(drawn[name]) and files[-1].read_bytes() == csv_of(drawn[name].header, drawn[name].rows)
-
-
-def test_data_beside_the_figures(drawn: dict[str, Drawing], table: TokenTable) -> None:
-    gradient = rows(drawn["gradient"])
-    mass = weights_of(TrimSFT(), table) * table["gradient_norm"]
-    below = 100 * mass[table["gap"] < float(gradient[20]["from"])].sum() / mass.sum()
-    assert sum(float(row["trim"]) for row in gradient[:20]) == pytest.approx(below, abs=0.01)
 
 
 def test_a_run_has_one_colour_in_all_figures() -> None:

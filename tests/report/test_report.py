@@ -80,8 +80,8 @@ def test_tables_and_figures() -> None:
     files = write_analysis(Path("out"), read_runs(runs))
     assert sorted(files) == sorted(path for path in Path("out").rglob("*") if path.is_file())
     assert {path.name for path in files if path.suffix == ".csv"} == {
-        *("confidence.csv", "objectives.csv", "categories_by_run.csv"),
-        *("gap_distribution.csv", "gradient_by_gap.csv", "effective_ratio.csv", "sampling.csv"),
+        *("confidence.csv", "objectives.csv"),
+        *("gap_distribution.csv", "effective_ratio.csv", "sampling.csv"),
     }
     gap = read_token_table(Path("base/tokens.parquet"))["gap"].astype(float)
     with Path("out/tables/confidence.csv").open() as file:

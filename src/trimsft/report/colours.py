@@ -50,10 +50,6 @@ METHOD_LINES = {
     "idft": Line("#0804FC", "#6C5BCD", (2, 2), "2"),
 }
 """By the name of the objective; "base" is the model before training."""
-NEUTRAL = "#8A8A8A"
-"""For what is no method, on white: counts, diagonals, programs of others."""
-OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
-"""For a run that no line is left for."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
     Line("#0B2447", "#D7E3F4", (4, 1.5), "s"),
@@ -82,11 +78,9 @@ def method_of(label: str) -> str | None:
 
 
 def name_of(label: str) -> str:
-    """Return the name of the method where a label spells one ("trim-e": TrimSFT-E), else the label."""
+    """Return the name of the objective where a label spells one ("trim-e": TrimSFT-E), else the label."""
     method = method_of(label)
-    if method is None:
-        return label
-    return "Base" if method == BASE else display_name(method)
+    return label if method is None or method == BASE else display_name(method)
 
 
 def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dict[str, Line]:
@@ -100,13 +94,13 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
     """
     labels = list(labels)
     known = {label: (objectives or {}).get(label) or method_of(label) for label in [*(objectives or {}), *labels]}
-    first: dict[str, str] = {}
+    lines: dict[str, Line] = {}
     for label, method in known.items():
-        if method in METHOD_LINES:
-            first.setdefault(method, label)
-    lines = {label: METHOD_LINES[method] for method, label in first.items()}
+        if method in METHOD_LINES and METHOD_LINES[method] not in lines.values():
+            lines[label] = METHOD_LINES[method]
     # those of the paper last: they mean something to a reader
-    free = [line for line in reversed(METHOD_LINES.values()) if line not in lines.values()] or [OTHER_LINE]
+    every = list(reversed(METHOD_LINES.values()))
+    free = [line for line in every if line not in lines.values()] or every
     others = [label for label in known if label not in lines]
     lines |= {label: free[place % len(free)] for place, label in enumerate(others)}
     return {label: lines[label] for label in labels}

@@ -123,13 +123,9 @@ def compare(settings: CompareSettings) -> Compared:
         raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=again)
     for run, name in itertools.product(candidates, common):
         if clash := content_conflict(baseline, run, name):
-            problem = (
-                f"problem {clash!r} of {name!r} has another text or answer in {baseline.label} than in {run.label}"
-            )
-            raise RunError(problem, field="runs", hint="evaluate both on the same problems")
-
+            problem = f"problem {clash!r} of {name!r} has another text or answer in {baseline.label}"
+            raise RunError(f"{problem} than in {run.label}", field="runs", hint="evaluate both on the same problems")
     scores = _on_common_problems(scores, left_out)
-
     metrics, notes = ([settings.metric], []) if settings.metric else _metrics(baseline.label, scores)
     others = {run.label: scores[run.label] for run in candidates}
     comparisons = compare_runs(scores[baseline.label], others, metrics, name=baseline.label)
@@ -221,8 +217,8 @@ def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str)
             continue
         for name in sorted(was | now):
             before, after = was.get(name, "not set"), now.get(name, "not set")
-            is_of_metric = not name.startswith(_MAY_DIFFER) and not (metric == "greedy" and name in _OF_SAMPLES)
-            if before != after and (is_of_metric or name in _OF_THE_ENGINE):
+            may_differ = name.startswith(_MAY_DIFFER) and name not in _OF_THE_ENGINE
+            if before != after and not may_differ and not (metric == "greedy" and name in _OF_SAMPLES):
                 is_short = len(after) + len(before) < 60
                 text = f"{name} {after} ({one.label}: {before})" if is_short else f"{name} is another text"
                 differences[text] = None
@@ -253,8 +249,8 @@ def flat(settings: Mapping[str, Any]) -> dict[str, str]:
     >>> flat({"sampling": {"temperature": 1.0, "stop": ["Q:", "A:"]}, "engine": {}})
     {'sampling.temperature': '1.0', 'sampling.stop': 'Q:, A:'}
     """
-    values = {name: value for name, value in by_dotted_name(settings) if not isinstance(value, Mapping)}
     return {
         name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        for name, value in values.items()
+        for name, value in by_dotted_name(settings)
+        if not isinstance(value, Mapping)
     }

@@ -12,9 +12,9 @@ from __future__ import annotations
 import io
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,10 @@ from trimsft.objectives import (
     display_name,
     make_objective,
 )
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, Line, Objectives, lines_of, name_of
+from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, Objectives, lines_of, name_of
 from trimsft.runs.files import write_whole
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import density, effective_ratio_grid, range_of, weights_of
+from trimsft.tokens.statistics import density, effective_ratio_grid, range_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Spread = tuple[float, float, float]  # value, low and high end of its interval; equal where there is none
-Scores = Mapping[tuple[float, float], Spread]  # by (margin, bandwidth)
 
-GREY, BLUE, AMBER = NEUTRAL, METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
+BLUE, AMBER = METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
 COLUMN = 3.3  # inches
 PAGE = 2 * COLUMN
 LETTER = 0.057  # inches that a letter takes, at most
@@ -84,19 +83,15 @@ class Drawing:
     """A figure with the numbers that it shows."""
 
     figure: Figure
-    style: Mapping[Any, Any]
-    header: Sequence[str] = ()
-    rows: Sequence[Sequence[object]] = ()
-
-    def with_data(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Drawing:
-        return replace(self, header=header, rows=list(rows))
+    header: Sequence[str]
+    rows: Sequence[Sequence[object]]
 
     def save(self, path: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
         """Write the figure in each format and its numbers; return the files."""
         import matplotlib
 
         contents: dict[str, bytes] = {}
-        with matplotlib.rc_context(dict(self.style)):
+        with matplotlib.rc_context(STYLE):
             for suffix in PRINT_FORMATS if formats is None else formats:
                 if not contents:  # ticks may change with the first layout, and the space they need with them
                     self.figure.draw_without_rendering()
@@ -109,13 +104,13 @@ class Drawing:
 
 
 @contextmanager
-def drawing(width: float, height: float, style: Mapping[Any, Any] = STYLE) -> Iterator[Drawing]:
+def drawing(width: float, height: float) -> Iterator[Figure]:
     """Yield an empty figure of this size in inches; what is drawn within has the style."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(dict(style)):
-        yield Drawing(Figure(figsize=(width, height), layout="constrained"), style)
+    with matplotlib.rc_context(STYLE):
+        yield Figure(figsize=(width, height), layout="constrained")
 
 
 def spread_percent(interval: Interval) -> Spread:
@@ -140,13 +135,10 @@ def shown(label: str) -> str:
     return plain(name_of(label))
 
 
-def legend_below(figure: Figure, axes: Axes, *, last: str | None = None) -> None:
+def legend_below(figure: Figure, axes: Axes) -> None:
     """Draw one legend for all panels, in as many columns as its longest label leaves room for."""
-    entries = list(zip(*axes.get_legend_handles_labels(), strict=True))
-    entries.sort(key=lambda entry: entry[1] == last)
-    longest = max(len(label) for _, label in entries)
-    columns = max(1, int(figure.get_figwidth() / (0.45 + LETTER * longest)))
-    handles, labels = zip(*entries, strict=True)
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, int(figure.get_figwidth() / (0.45 + LETTER * max(map(len, labels)))))
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
 
 
@@ -182,8 +174,8 @@ def weight_curves(groups: Mapping[str, Mapping[str, Objective]]) -> Drawing:
     gaps = torch.linspace(-8, 8, 641)
     axis = {_GAP: gaps, "probability of the gold token": gaps.sigmoid()}
     columns: dict[str, list[float]] = {}
-    with drawing(PAGE, 2.7 * len(groups)) as drawn:
-        rows = drawn.figure.subplots(len(groups), 2, sharey="row", squeeze=False)
+    with drawing(PAGE, 2.7 * len(groups)) as figure:
+        rows = figure.subplots(len(groups), 2, sharey="row", squeeze=False)
         for panels, (title, objectives) in zip(rows, groups.items(), strict=True):
             for label, line in lines_of(objectives).items():
                 columns[label] = weigh(objectives[label], tokens_at(gaps)).tolist()
@@ -196,7 +188,7 @@ def weight_curves(groups: Mapping[str, Mapping[str, Objective]]) -> Drawing:
             panels[0].set(ylabel="token weight $w$", xticks=range(-8, 9, 4))
             panels[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
         data = zip(gaps.tolist(), gaps.sigmoid().tolist(), *columns.values(), strict=True)
-        return drawn.with_data(["gap", "probability", *columns], data)
+        return Drawing(figure, ["gap", "probability", *columns], list(data))
 
 
 def objective_curves() -> Drawing:
@@ -210,7 +202,6 @@ def objective_curves() -> Drawing:
 
 # ---- tokens
 
-_POINTS = 400
 MARGINS, BANDWIDTHS = np.linspace(-2, 10, 49), np.geomspace(0.1, 8, 40)
 
 
@@ -219,50 +210,26 @@ def gap_distribution(
 ) -> Drawing:
     """Draw Figure 4: the density of the gaps of each run; the band is shaded."""
     gaps = {label: table["gap"] for label, table in tables.items()}
-    grid = np.linspace(*range_of(list(gaps.values())), _POINTS)
+    grid = np.linspace(*range_of(list(gaps.values())), 400)
     densities = {label: density(values, grid) for label, values in gaps.items()}
-    with drawing(COLUMN, 2.5) as drawn:
-        axes = drawn.figure.subplots()
+    with drawing(COLUMN, 2.5) as figure:
+        axes = figure.subplots()
         axes.axvspan(margin - bandwidth, margin + bandwidth, color=BLUE, alpha=0.1, linewidth=0)
         where: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "color": BLUE}
         axes.annotate(r"$m \pm \tau$", (margin, 1), **where)
         for label, line in lines_of(densities, objectives).items():
             draw_line(axes, grid, densities[label], f"{shown(label)}, n = {len(gaps[label]):,}", line, marker=False)
-        axes.set(xlim=(grid[0], grid[-1]), xlabel=_GAP, ylabel="density of the tokens")
-        axes.set_ylim(bottom=0)
-        legend_below(drawn.figure, axes)
+        axes.set(xlim=(grid[0], grid[-1]), ylim=(0, None), xlabel=_GAP, ylabel="density of the tokens")
+        legend_below(figure, axes)
         rows = zip(grid.tolist(), *(values.tolist() for values in densities.values()), strict=True)
-        return drawn.with_data(["gap", *densities], rows)
-
-
-def gradient_by_gap(name: str, table: TokenTable, weighing: Mapping[str, Objective]) -> Drawing:
-    """Draw the percent of each objective's gradient that tokens of each gap get."""
-    low, high = np.clip([table["gap"].min(), table["gap"].max()], -40, 40)
-    edges = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), 41))  # fine around 0, where objectives differ
-    gap = np.clip(table["gap"].astype(np.float64), edges[0], edges[-1])
-    shares = {}
-    for label, objective in weighing.items():
-        mass = weights_of(objective, table) * table["gradient_norm"]
-        sums, _ = np.histogram(gap, edges, weights=mass)
-        shares[label] = 100 * sums / (mass.sum() or 1)
-    with drawing(COLUMN, 2.5) as drawn:
-        axes = drawn.figure.subplots()
-        for label, line in lines_of(shares).items():
-            axes.stairs(shares[label], np.arcsinh(edges), label=shown(label), color=line.colour, linewidth=1.1)
-        ticks = [tick for tick in (-30, -10, -3, -1, 0, 1, 3, 10, 30) if low <= tick <= high]
-        axes.set_xticks(np.arcsinh(ticks), [str(tick) for tick in ticks])
-        axes.set(xlabel=_GAP, ylabel="percent of the gradient", ylim=(0, None))
-        axes.set_title(f"{plain(name)}, n = {len(table):,} tokens", loc="left")
-        legend_below(drawn.figure, axes)
-        rows = zip(edges[:-1].tolist(), edges[1:].tolist(), *(one.tolist() for one in shares.values()), strict=True)
-        return drawn.with_data(["from", "to", *shares], rows)
+        return Drawing(figure, ["gap", *densities], list(rows))
 
 
 def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
     """Draw R_eff over the plane of margin and bandwidth; this setting is marked."""
     ratios = effective_ratio_grid(table["gap"], MARGINS.tolist(), BANDWIDTHS.tolist())
-    with drawing(COLUMN, 2.9) as drawn:
-        axes = drawn.figure.subplots()
+    with drawing(COLUMN, 2.9) as figure:
+        axes = figure.subplots()
         look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "gouraud", "rasterized": True}
         colours = axes.pcolormesh(MARGINS, BANDWIDTHS, ratios, **look)
         axes.set_yscale("log")
@@ -274,13 +241,13 @@ def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -
         axes.set(xlim=(MARGINS[0], MARGINS[-1]), ylim=(BANDWIDTHS[0], BANDWIDTHS[-1]))
         axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
         axes.set_title(f"n = {len(table):,} tokens", loc="left")
-        drawn.figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
-        legend_below(drawn.figure, axes)
-        rows = (
+        figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
+        legend_below(figure, axes)
+        rows = [
             [float(MARGINS[column]), float(BANDWIDTHS[row]), float(ratio)]
             for (row, column), ratio in np.ndenumerate(ratios)
-        )
-        return drawn.with_data(["margin", "bandwidth", "effective_ratio"], rows)
+        ]
+        return Drawing(figure, ["margin", "bandwidth", "effective_ratio"], rows)
 
 
 # ---- scores
@@ -292,12 +259,10 @@ def score_dots(
     """Draw metric -> benchmark -> run -> value with its interval, a panel for each metric."""
     runs = list(dict.fromkeys(run for panel in metrics.values() for dots in panel.values() for run in dots))
     benchmarks = list(dict.fromkeys(name for panel in metrics.values() for name in panel))
-    if not runs:
-        raise ValueError("metrics: there are no scores; give the value of at least one run")
     width = COLUMN if len(runs) * len(benchmarks) <= 20 else PAGE
     beside = {run: (place - (len(runs) - 1) / 2) * 0.7 / len(runs) for place, run in enumerate(runs)}
-    with drawing(width, 0.5 + 1.8 * len(metrics)) as drawn:
-        panels = drawn.figure.subplots(len(metrics), 1, squeeze=False)[:, 0]
+    with drawing(width, 0.5 + 1.8 * len(metrics)) as figure:
+        panels = figure.subplots(len(metrics), 1, squeeze=False)[:, 0]
         for axes, (metric, dots) in zip(panels, metrics.items(), strict=True):
             for run, line in lines_of(runs, objectives).items():
                 known = [(benchmarks.index(name) + beside[run], dots[name][run]) for name in dots if run in dots[name]]
@@ -316,32 +281,40 @@ def score_dots(
             fit = LETTER * max(map(len, benchmarks)) <= (width - 0.6) / len(benchmarks)
             axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks], rotation=0 if fit else 20)
             axes.set_xlim(-0.5, len(benchmarks) - 0.5)
-            axes.grid(axis="y", linewidth=0.4, color=GREY, alpha=0.4)
+            axes.grid(axis="y", linewidth=0.4, alpha=0.6)
         panels[-1].set_xlabel("bars: 95 % intervals")
-        legend_below(drawn.figure, panels[0])
-        rows = (
+        legend_below(figure, panels[0])
+        rows = [
             [metric, name, run, *spread]
             for metric, panel in metrics.items()
             for name, dots in panel.items()
             for run, spread in dots.items()
-        )
-        return drawn.with_data(["metric", "benchmark", "run", "value", "low", "high"], rows)
+        ]
+        return Drawing(figure, ["metric", "benchmark", "run", "value", "low", "high"], rows)
 
 
-def ablation_curves(scores: Scores, *, baseline: float | None = None, metric: str = "average@8, %") -> Drawing:
-    """Draw scores over bandwidths and over margins in the unit of `metric`; `baseline` is SFT's."""
-    if not scores:
-        raise ValueError("scores: there are none; give the value of at least one (margin, bandwidth)")
-    with drawing(COLUMN, 2.45) as drawn:
-        panels = drawn.figure.subplots(1, 2, sharey=True)
+def ablation_curves(
+    scores: Mapping[tuple[float, float], Spread], *, baseline: float | None = None, metric: str = "average@8, %"
+) -> Drawing:
+    """Draw scores by (margin, bandwidth) over either, in the unit of `metric`; `baseline` is SFT's."""
+    with drawing(COLUMN, 2.45) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
         for fixed, (axes, sign) in enumerate(zip(panels, ("m", r"\tau"), strict=True)):
             by_value: dict[float, dict[float, Spread]] = defaultdict(dict)
             for setting, spread in sorted(scores.items()):
                 by_value[setting[fixed]][setting[1 - fixed]] = spread
             # as many as there are lines, those with the most points
             kept = sorted(sorted(by_value, key=lambda value: -len(by_value[value]))[: len(VALUE_LINES)])
-            curves = {f"${sign}={value:g}$": by_value[value] for value in kept}
-            _draw_curves(axes, curves, dict(zip(curves, VALUE_LINES, strict=False)))
+            for value, line in zip(kept, VALUE_LINES, strict=False):
+                x, spreads = zip(*by_value[value].items(), strict=True)
+                middle, low, high = np.array(spreads).T
+                draw_line(axes, x, middle, f"${sign}={value:g}$", line)
+                axes.fill_between(x, low, high, color=line.colour, alpha=0.18, linewidth=0)
+            values = sorted({x for value in kept for x in by_value[value]})
+            if min(values) > 0 and max(values) > 10 * min(values):
+                axes.set_xscale("log")
+                axes.set_xticks(values, [f"{x:g}" for x in values])
+                axes.set_xticks([], minor=True)
             axes.set_xlabel((r"bandwidth $\tau$", "margin $m$")[fixed])
             axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8)
             if baseline is not None:
@@ -351,21 +324,7 @@ def ablation_curves(scores: Scores, *, baseline: float | None = None, metric: st
         panels[0].set_ylabel(metric)
         rows: list[list[object]] = [[*setting, *spread] for setting, spread in sorted(scores.items())]
         rows += [] if baseline is None else [["sft", None, baseline, None, None]]
-        return drawn.with_data(["margin", "bandwidth", "value", "low", "high"], rows)
-
-
-def _draw_curves(axes: Axes, curves: Mapping[str, Mapping[float, Spread]], lines: Mapping[str, Line]) -> None:
-    """Draw values, their intervals shaded; more than a decade stands on a logarithmic axis."""
-    for label, line in lines.items():
-        kept = sorted(curves[label])
-        middle, low, high = np.array([curves[label][value] for value in kept]).T
-        draw_line(axes, kept, middle, label, line)
-        axes.fill_between(kept, low, high, color=line.colour, alpha=0.18, linewidth=0)
-    values = sorted({value for curve in curves.values() for value in curve})
-    if min(values) > 0 and max(values) > 10 * min(values):
-        axes.set_xscale("log")
-        axes.set_xticks(values, [f"{value:g}" for value in values])
-        axes.set_xticks([], minor=True)
+        return Drawing(figure, ["margin", "bandwidth", "value", "low", "high"], rows)
 
 
 if __name__ == "__main__":

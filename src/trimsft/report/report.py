@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import UsageError
-from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES, PARAMETERS
 from trimsft.options import check_options, option
 
 
@@ -38,15 +38,9 @@ class ReportSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.runs:
-            raise UsageError("there are none", field="runs", hint="name at least one")
         if self.out is not None and (self.out.is_file() or self.out.suffix == ".html"):
             hint = "the page in it is called report.html"
             raise UsageError("must be a folder", field="out", value=str(self.out), hint=hint)
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"margin": self.margin, "bandwidth": self.bandwidth, "gamma": self.gamma}
 
 
 @dataclass(frozen=True)
@@ -66,16 +60,16 @@ def make_report(settings: ReportSettings) -> ReportFiles:
     from trimsft.tokens.table import incomparable
 
     runs = named_runs(settings.runs)
-    first = next(iter(runs.values()))
-    folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
-    title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
-    given: dict[str, Any] = {"objectives": settings.objectives}
     read, others = read_runs(runs), list[Path]()
-    page = write_report(folder / "report.html", read, title=title, settings=settings.parameters, **given)
+    folder = settings.out or (read[0].folder if len(read) == 1 and not read[0].is_table else Path("report"))
+    title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
+    parameters = {name: getattr(settings, name) for name in PARAMETERS}
+    given: dict[str, Any] = {"objectives": settings.objectives}
+    page = write_report(folder / "report.html", read, title=title, settings=parameters, **given)
     if settings.figures:
         from trimsft.report.run_tables import write_analysis
 
-        others = write_analysis(folder, read, parameters=settings.parameters, **given)
+        others = write_analysis(folder, read, parameters=parameters, **given)
     differing = incomparable({run.label: run.table for run in read if run.table})
     unloaded = [
         f"{run.label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.objectives import PAPER_OBJECTIVES, Objective
-from trimsft.objectives.paper import Setting
 from trimsft.report import figures
 from trimsft.report.runs import Run, checked_parameters
 from trimsft.report.score_tables import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tables import Cell, Table, Value, rounded, to_csv, to_markdown
-from trimsft.tokens.statistics import category_intervals, confidence, diagnose, objective_of
+from trimsft.tokens.statistics import confidence, diagnose, objective_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 Tables = Mapping[str, TokenTable]
@@ -49,12 +48,9 @@ def write_analysis(
     drawn: dict[str, figures.Drawing] = {}
     if tables:
         band = {name: values[name] for name in ("margin", "bandwidth")}
-        base, table = next(iter(tables.items()))
-        shown = {name: weighing[name] for name in ("sft", "dft", "trim", "auto-trim")}
         written = token_tables(tables, weighing, band)
         drawn["gap_distribution"] = figures.gap_distribution(tables, **band, objectives=trained)
-        drawn["gradient_by_gap"] = figures.gradient_by_gap(base, table, shown)
-        drawn["effective_ratio"] = figures.effective_ratio_map(table, **band)
+        drawn["effective_ratio"] = figures.effective_ratio_map(next(iter(tables.values())), **band)
     if metrics := _repeated_samples(runs):
         drawn["sampling"] = figures.score_dots(metrics, trained)
     files = []
@@ -84,21 +80,9 @@ def _repeated_samples(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, figu
 
 def token_tables(tables: Tables, weighing: Mapping[str, Objective], band: Band) -> dict[str, Table]:
     """Return by name the tables that show runs side by side."""
-    base = next(iter(tables))
-    categories: list[dict[str, Value]] = [
-        {"run": run, "category": name, **{column.removesuffix("_percent"): one.value for column, one in kind.items()}}
-        for run, table in tables.items()
-        for name, kind in category_intervals(table, Setting(**band)).items()
-    ]
-    title = f"Token categories of every run, TrimSFT with {band_text(band)}, in percent"
-    shown = {
-        "confidence": confidence_table(tables, band),
-        "objectives": weights_table(tables, weighing, band),
-        "categories_by_run": table_of(title, categories),
-    }
-    others = incomparable(tables)
-    if others:
-        note = f"Of other tokens than {base}, or after other prompts, so not to be compared with it: "
+    shown = {"confidence": confidence_table(tables, band), "objectives": weights_table(tables, weighing, band)}
+    if others := incomparable(tables):
+        note = f"Of other tokens than {next(iter(tables))}, or after other prompts, so not to be compared with it: "
         shown = {name: replace(one, notes=(f"{note}{', '.join(others)}.",)) for name, one in shown.items()}
     return shown
 

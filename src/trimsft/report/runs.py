@@ -153,8 +153,6 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
         if not equals or os.path.exists(argument):  # a label may be longer than a name of a file
             label, name = "", argument
         path = Path(name).expanduser()
-        if not path.exists() or (path.is_file() and path.suffix != ".parquet"):
-            raise RunError("must be a run directory or a token table (NAME.parquet)", field="runs", value=name)
         run = RunDirectory(path)
         if path.is_dir() and not (run.tokens_path.is_file() or run.telemetry_path.is_file() or run.evaluations()):
             hint = "make one with trimsft tokens, trimsft eval or trimsft train, or name another folder"

@@ -66,7 +66,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         row = [Cell(one.candidate), Cell(one.benchmark), Cell(_titled(one.metric))]
         row += [Cell(str(one.problems), data=one.problems)]
         row += [Cell(rounded(scale * share, 1), data=share) for share in (one.before, one.after)]
-        row += [difference, *(Cell(p_value(p), data=p) for p in (one.p_value, one.p_holm))]
+        row += [difference]
+        row += [Cell("<0.001" if p < 0.001 else f"{p:.3f}", data=p) for p in (one.p_value, one.p_holm)]
         rows.append((*row, Cell(f"+{len(one.better)} -{len(one.worse)}")))
     baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(
@@ -141,9 +142,8 @@ def _scale(metric: str) -> int:
 
 def arrow(one: Comparison) -> str:
     """Return the mark of a significant difference."""
-    if not one.significant:
-        return ""
-    return UP if one.difference.value > 0 else DOWN
+    mark = UP if one.difference.value > 0 else DOWN
+    return mark if one.significant else ""
 
 
 def _explain_arrows(baseline: str) -> str:
@@ -155,8 +155,3 @@ def _explain_arrows(baseline: str) -> str:
 
 def _titled(metric: str) -> str:
     return metric if metric == _TOKENS else f"{metric} (%)"
-
-
-def p_value(p: float) -> str:
-    """Return a p-value as text."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"

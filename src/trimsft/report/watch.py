@@ -1,6 +1,6 @@
 """`trimsft watch`: how trainings are going, from their telemetry.jsonl alone, drawn in letters.
 
-runs/trim  running, 68 %, about 0:00:12 left, step 34
+runs/trim  running, 68 %, step 34
   loss                ▇▆▅▄▃▃▂▂▂▁▁▁      0.0123
 """
 
@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from trimsft.options import option
 from trimsft.runs import JsonLines, RunDirectory
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped")
+FIGURES = ("loss", "nll", "eval_nll", "gap_p50", "mean_weight", "effective_ratio", "skipped", "tokens_per_second")
 MOST_RUNS = 12  # of a folder of many, those that wrote last
-DEEPEST = 4  # folders between a study and its runs
+DEEPEST = 5  # folders between a study and the telemetry of its runs
 QUIET = 60.0  # seconds without a line, after which a training is not called running
 
 
@@ -34,14 +34,12 @@ class WatchSettings:
 
 def look(folder: Path, width: int) -> tuple[str, bool]:
     """Return the trainings of a folder as text of this width, and whether all of them have ended."""
-    own = [folder, folder / "telemetry.jsonl", RunDirectory(folder).telemetry_path]
-    below = (folder.glob("*/" * depth + "train/telemetry.jsonl") for depth in range(1, DEEPEST + 1))
-    paths = [one for one in own if one.is_file()] or sorted(itertools.chain(*below), key=os.path.getmtime)
+    found = (folder.glob("*/" * depth + "telemetry.jsonl") for depth in range(DEEPEST + 1))
+    paths = sorted(itertools.chain(*found), key=os.path.getmtime)
     if not paths:
         return f"waiting for the first line of a training in {single_line(str(folder))}", False
     trainings = [_training(path, width) for path in paths[-MOST_RUNS:]]
-    older = [f"and {len(paths) - MOST_RUNS} more, which wrote longer ago"] if len(paths) > MOST_RUNS else []
-    return "\n".join([*(text for text, _ in trainings), *older]), all(has_ended for _, has_ended in trainings)
+    return "\n".join(text for text, _ in trainings), all(has_ended for _, has_ended in trainings)
 
 
 def _training(telemetry: Path, width: int) -> tuple[str, bool]:
@@ -57,22 +55,20 @@ def _training(telemetry: Path, width: int) -> tuple[str, bool]:
     elif quiet > QUIET:
         state = f"no line for {timedelta(seconds=round(quiet))}"
     else:
-        state += _progress([line for line in lines if "loss" in line], run.read_config() or {})
+        state += _progress(lines[-1] if lines else {}, run.read_config() or {})
     shown = [f"{single_line(str(run.path))}  {state}, step {lines[-1].get('step', 0) if lines else 0}"]
-    for name in (*FIGURES, "tokens_per_second"):
+    for name in FIGURES:
         if values := [line[name] for line in lines if isinstance(line.get(name), int | float)]:
             shown.append(f"  {name:<18}{_curve(values, max(8, width - 32))}  {values[-1]:>10.4g}")
     return "\n".join(shown), has_ended
 
 
-def _progress(steps: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> str:
-    """Return how far a training is and how long it will take, where config.yaml says how long it is."""
+def _progress(last: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Return how far a training is, where config.yaml says how long it is."""
     for name, unit in {"max_steps": "step", "num_train_epochs": "epoch"}.items():
-        whole, done = config.get(name), [line[unit] for line in steps if isinstance(line.get(unit), int | float)]
-        if isinstance(whole, int | float) and whole > 0 and len(done) > 1 and done[0] < done[-1] <= whole:
-            began, now = (datetime.fromisoformat(str(steps[place]["time"])) for place in (0, -1))
-            seconds = (now - began).total_seconds() * (whole - done[-1]) / (done[-1] - done[0])
-            return f", {100 * done[-1] / whole:.0f} %, about {timedelta(seconds=round(seconds))} left"
+        whole, done = config.get(name), last.get(unit)
+        if isinstance(whole, int | float) and whole > 0 and isinstance(done, int | float):
+            return f", {100 * done / whole:.0f} %"
     return ""
 
 
