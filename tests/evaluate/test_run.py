@@ -239,7 +239,9 @@ def settings(**changes: Any) -> EvalSettings:
         ({"temperature": 0}, "temperature", "makes all 8 samples of a problem the same; set samples=0"),
         ({"temperature": 1e-40}, "temperature", "must be 0 (greedy), or at least 0.0001"),
         ({"temperatures": (1.0,)}, "temperatures", "must be others than 0 (greedy) and 1"),
-        ({"temperatures": (0.5,), "samples": 0}, "temperatures", "have no effect on the greedy answer alone"),
+        ({"temperatures": (0.5,), "samples": 0}, "temperatures", "has no effect on the greedy answer alone"),
+        ({"grader": "mine:score", "pattern": "(a)"}, "pattern", "has no effect with the grader"),
+        ({"server": "http://localhost:8000", "dtype": "float16"}, "dtype", "has no effect on a server"),
         ({"grader": "quen"}, "grader", "unknown name 'quen'; did you mean 'qwen'?"),
     ],
 )
