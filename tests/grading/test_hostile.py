@@ -14,9 +14,9 @@ from trimsft.grading import Grader, Rules
 from trimsft.grading import grader as module
 from trimsft.grading.clean import MAX_ANSWER, clean
 from trimsft.grading.compare_shapes import compare
+from trimsft.grading.compare_values import tree_of
 from trimsft.grading.qwen import extract_answer as extract_leniently
 from trimsft.grading.shapes import shape_of
-from trimsft.grading.single_values import tree_of
 
 SECONDS = 5  # of processor time; none takes a tenth of one, and unbounded ones never end
 GOLDS = [

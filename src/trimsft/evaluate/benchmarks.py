@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from trimsft.data.files import read_records
 from trimsft.errors import DataError, RunError, one_line
 from trimsft.grading import Rules
-from trimsft.grading.rules import LETTERS
+from trimsft.grading.kinds import LETTERS
 from trimsft.lab.task import ALL_TIERS, benchmark
 from trimsft.options import unknown_name
 from trimsft.runs.parsing import checked

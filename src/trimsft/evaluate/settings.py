@@ -10,7 +10,7 @@ from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import benchmark_name
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.engines.server_engine import read_address
-from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
+from trimsft.grading.kinds import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory

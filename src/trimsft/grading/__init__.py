@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trimsft.grading.rules import GRADER_VERSION, Grade, Grading, Rules
+from trimsft.grading.kinds import GRADER_VERSION, Grade, Grading, Rules
 
 if TYPE_CHECKING:
     from trimsft.grading.grader import Grader, Scorer, grade, load_scorer

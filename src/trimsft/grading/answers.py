@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from trimsft.grading.clean import clean, is_too_complex
-from trimsft.grading.rules import LETTERS
+from trimsft.grading.kinds import LETTERS
 
 # ---- boxes
 

@@ -20,10 +20,10 @@ from typing import TypeAlias
 from trimsft.grading import values
 from trimsft.grading.answers import choice_of
 from trimsft.grading.clean import clean, key
+from trimsft.grading.compare_values import INFINITE, is_numeric, points, same_leaf, same_value, tree_of, word_of
 from trimsft.grading.expression import Tree
-from trimsft.grading.rules import Rules
+from trimsft.grading.kinds import Rules
 from trimsft.grading.shapes import Shape, readings, shape_of
-from trimsft.grading.single_values import INFINITE, is_numeric, points, same_leaf, same_value, tree_of, word_of
 from trimsft.grading.units import split_unit
 from trimsft.grading.values import MP, TooLarge, Undefined, Value, names_in
 

@@ -26,7 +26,7 @@ from trimsft.grading import qwen
 from trimsft.grading.answers import extract_answer, same_text, stated_choice, stated_text
 from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
 from trimsft.grading.compare_shapes import compare, is_readable
-from trimsft.grading.rules import GRADER_VERSION, LETTERS, Grade, Rules, Status
+from trimsft.grading.kinds import GRADER_VERSION, LETTERS, Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
 
 Kind = Literal["strict", "qwen"]

@@ -13,9 +13,9 @@ import re
 from itertools import chain
 
 from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
-from trimsft.grading.rules import Rules
+from trimsft.grading.compare_values import same_value, tree_of
+from trimsft.grading.kinds import Rules
 from trimsft.grading.shapes import split_outside
-from trimsft.grading.single_values import same_value, tree_of
 from trimsft.grading.units import HARNESS_UNITS, NUMBERS, closes_at
 from trimsft.grading.values import names_in
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
-from trimsft.grading.rules import Rules
-from trimsft.grading.single_values import is_numeric, rounds_to, same_leaf, same_value, tree_of
+from trimsft.grading.compare_values import is_numeric, rounds_to, same_leaf, same_value, tree_of
+from trimsft.grading.kinds import Rules
 from trimsft.grading.units import split_unit
 
 _NAME = re.compile(

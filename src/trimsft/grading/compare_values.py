@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from trimsft.grading.clean import key
 from trimsft.grading.expression import Tree, Unreadable, read
-from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
+from trimsft.grading.kinds import DECIMAL_TOLERANCE, Rules
 from trimsft.grading.units import PERCENT, name_of_words, split_unit, unit_of
 from trimsft.grading.values import MP, Names, TooLarge, Undefined, close, evaluate, names_in
 
