@@ -20,7 +20,7 @@ Shapes: P problems, M columns (metrics), R resamples, S runs.
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -47,9 +47,6 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
 
 
 def mean_intervals(

@@ -182,9 +182,7 @@ class ExportSettings:
         help="Numbers of the weights; auto keeps those of the model, of an adapter its base's.",
         choices=("auto", "bfloat16", "float16", "float32"),
     )
-
-    def __post_init__(self) -> None:
-        check_options(self)
+    __post_init__ = check_options
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Names are paths in the repository; `recipes/` and `.yaml` may be left out.
 from pathlib import Path
 
 from trimsft.errors import UsageError
-from trimsft.options import check_path, unknown_name
+from trimsft.options import unknown_name
 from trimsft.runs import write_whole
 
 PLACES = ("recipes", "examples", "constraints.txt")
@@ -24,7 +24,6 @@ def list_shipped() -> dict[str, Path]:
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
     """Return a file here, or a recipe that is shipped; an error is about `field`."""
-    check_path(field, name)
     if Path(name).exists():
         return Path(name).resolve()
     recipes = {_short(one): path for one, path in list_shipped().items() if path.suffix == ".yaml"}
@@ -36,8 +35,7 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
 
 def copy_shipped(folder: Path) -> list[Path]:
     """Copy every file to where the repository has it; refuse to replace one."""
-    folder = check_path("out", folder)
-    copies = {folder / name: path.read_bytes() for name, path in list_shipped().items()}
+    copies = {folder.expanduser() / name: path.read_bytes() for name, path in list_shipped().items()}
     if there := [str(path) for path in copies if path.exists()]:
         hint = "name another folder, or move it away"
         raise UsageError(f"{there[0]!r} is there already", field="out", hint=hint)

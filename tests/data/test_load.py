@@ -172,7 +172,7 @@ def test_rows_without_problem_or_solution(tmp_path: Path, bad: dict[str, Any], c
     rows = [ROWS[0], bad, ROWS[1], bad, bad]
     with pytest.raises(DataError, match=r"train.jsonl, line 2: 'problem' or 'solution' .* \(and 2 more rows\)"):
         load_rows(local(tmp_path, rows))
-    with pytest.raises(DataError, match=r"line 1: .*; correct them, or drop them; set drop_incomplete=True"):
+    with pytest.raises(DataError, match=r"line 1: .*; correct them, or drop them by drop_incomplete"):
         load_rows(local(tmp_path, [bad, *ROWS]))
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         assert load_rows(local(tmp_path, rows, drop_incomplete=True)).to_list() == ROWS[:2]

@@ -222,7 +222,7 @@ def _source(name: str, unit: str, rows: Any, config: DataConfig, numbers: Sequen
     if not any(fits):
         raise DataError(f"{problem}: no row is left")
     if not config.drop_incomplete:
-        raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
+        raise DataError(problem, hint="correct them, or drop them by drop_incomplete")
     log.warning("dropped %s of %s rows; the first: %s", f"{lacking:,}", f"{len(fits):,}", problem)
     return loaded.select([number for number, fit in enumerate(fits) if fit])
 

@@ -120,10 +120,6 @@ class JsonLines:
         """Yield the whole lines in order, one at a time."""
         return (record for _, record in self._lines())
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return all whole lines, in order."""
-        return list(self)
-
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
         """Cut the file before the first record that `is_after` holds for; return how many went."""
         self.close()
