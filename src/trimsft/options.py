@@ -69,8 +69,7 @@ def check_options(settings: Any) -> None:
         object.__setattr__(settings, name, value)  # most are frozen
         if isinstance(value, int | float):
             for is_kept, bound in (
-                (not math.isnan(value), "a number"),
-                (not math.isinf(value), "finite"),
+                (math.isfinite(value), "a finite number"),
                 (known.least is None or value >= known.least, f"at least {known.least}"),
                 (known.above is None or value > known.above, f"above {known.above}"),
                 (known.most is None or value <= known.most, f"at most {known.most}"),

@@ -1,9 +1,5 @@
 """Code of the user's own, named `my_package.my_module:attribute`: an objective, a scorer.
 
-    >>> load_attribute("trimsft.errors:UsageErr", field="objective")
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: objective: module 'trimsft.errors' has no 'UsageErr'
-
 Loading runs code. A name is loaded where the user gives it: on a command line, in its recipe, in Python.
 Whoever reads a file that may come from elsewhere (a run directory, a benchmark) does not call this.
 """

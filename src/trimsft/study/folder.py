@@ -43,9 +43,9 @@ from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.runs import RunDirectory, locked, write_whole
+from trimsft.runs.files import find_recipe
 from trimsft.runs.parsing import checked, parse_yaml, read_json
 from trimsft.runs.secrets import hide_secrets
-from trimsft.shipped import find_recipe
 from trimsft.study.cell import Cell
 from trimsft.study.scales import LAB_BASE, ModelAt, Scale
 

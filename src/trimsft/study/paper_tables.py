@@ -36,19 +36,7 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Summaries, labels_of, load_results, paired, plane, summarise
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, TOKENS, Study
-from trimsft.tables import (
-    DOWN,
-    UP,
-    Table,
-    Value,
-    csv_of,
-    escape_markdown,
-    mark_best,
-    rounded,
-    text_table,
-    to_markdown,
-    to_text,
-)
+from trimsft.tables import DOWN, FORMATS, UP, Table, Value, csv_of, escape_markdown, mark_best, rounded, text_table
 from trimsft.tables import Cell as Entry
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import category_intervals, confidence, mass_intervals, weight_intervals
