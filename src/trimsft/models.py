@@ -175,7 +175,9 @@ class ExportSettings:
         help="Numbers of the weights; auto keeps those of the model, of an adapter its base's.",
         choices=("auto", "bfloat16", "float16", "float32"),
     )
-    __post_init__ = check_options
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True)
