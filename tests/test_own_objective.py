@@ -63,7 +63,7 @@ def test_classes_and_objects_are_objectives(module) -> None:
 @pytest.mark.parametrize(
     ("attribute", "parameters", "message"),
     [
-        ("Scald", {}, r"^objective: module 'MODULE' has no 'Scald'; did you mean 'Scaled'\?$"),
+        ("Scald", {}, r"^objective: module 'MODULE' has no 'Scald'$"),
         ("number", {}, "^objective: 'MODULE:number' weighs no tokens; name a class whose objects have weights"),
         ("Scaled", {"tau": 1.0}, "^objective 'MODULE:Scaled' has no parameter 'tau'; it takes margin$"),
         ("Needy", {}, "^objective 'MODULE:Needy' needs its parameter 'alpha'"),
@@ -94,7 +94,7 @@ def test_a_training_is_recorded_with_its_code(module, tmp_path) -> None:
     name = f"{module(CODE)}:half"
     fields = make_fields(tmp_path, max_steps=2, save_steps=1, objective=name, output_dir=str(tmp_path / "run"))
     result = train_model(**fields)
-    assert JsonLines(result.run.telemetry_path).read()[0]["mean_weight"] == 0.5
+    assert next(iter(JsonLines(result.run.telemetry_path)))["mean_weight"] == 0.5
     recorded = result.run.read_manifest()["objective"]
     assert recorded["name"] == name and len(recorded["fingerprint"]) == 1
     model = AutoModelForCausalLM.from_pretrained(fields["model_name_or_path"])

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from trimsft import cli, shipped
-from trimsft.shipped import PLACES, find_recipe, list_shipped
+from trimsft import cli
+from trimsft.runs import files
+from trimsft.runs.files import PLACES, find_recipe, list_shipped
 from trimsft.train import parse
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +26,7 @@ def wheel(tmp_path, monkeypatch) -> Path:
         place = package.parent / target
         place.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
-    monkeypatch.setattr(shipped, "PACKAGE", package)
+    monkeypatch.setattr(files, "PACKAGE", package)
     monkeypatch.chdir(tmp_path)
     return package
 

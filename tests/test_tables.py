@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from trimsft.data.visible import single_line
 from trimsft.intervals import Interval
-from trimsft.tables import Cell, Table, mark_best, render
+from trimsft.tables import FORMATS, Cell, Table, mark_best
 
 HOSTILE = [
     "a|b",
@@ -36,9 +36,9 @@ def named(name: str) -> Table:
 
 def test_the_same_numbers_in_every_format() -> None:
     table = Table("", ("run", "score"), ((Cell("trim"), SCORE), (Cell("gone"), Cell(""))))
-    assert "| trim | **41.2** ↑ \\[38.0, 44.5\\] |\n| gone | - |" in render(table, "markdown")
-    assert "trim 41.2 ↑ [38.0, 44.5]" in render(table, "terminal")
-    first, second = csv.DictReader(io.StringIO(render(table, "csv")))
+    assert "| trim | **41.2** ↑ \\[38.0, 44.5\\] |\n| gone | - |" in FORMATS["markdown"](table)
+    assert "trim 41.2 ↑ [38.0, 44.5]" in FORMATS["terminal"](table)
+    first, second = csv.DictReader(io.StringIO(FORMATS["csv"](table)))
     numbers = {"score": "0.412", "score low": "0.38", "score high": "0.445", "score significant": "true"}
     assert first == {"run": "trim", **numbers} and second["score"] == ""
 
@@ -60,7 +60,7 @@ def test_the_best_of_each_column_is_bold_within_its_group() -> None:
 
 @given(texts)
 def test_markdown_shows_names_as_they_are(name: str) -> None:
-    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(render(named(name), "markdown"))
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(FORMATS["markdown"](named(name)))
     inline = [token for token in tokens if token.type == "inline"]
     plain = ["".join(child.content for child in token.children or ()) for token in inline]
     shown = single_line(name)
@@ -73,9 +73,9 @@ def test_markdown_shows_names_as_they_are(name: str) -> None:
 @given(texts)
 def test_no_control_character_and_no_formula_survives(name: str) -> None:
     for form in ("terminal", "markdown", "csv"):
-        text = render(named(name), form).replace("\n", "")
+        text = FORMATS[form](named(name)).replace("\n", "")
         assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
-    header, row = csv.reader(io.StringIO(render(named(name), "csv")))
+    header, row = csv.reader(io.StringIO(FORMATS["csv"](named(name))))
     assert row[1:] == ["0.412", "0.38", "0.445", "true"] and header[0] == row[0]
     assert row[0].removeprefix("'") == single_line(name).removeprefix("'")
     assert not row[0].startswith(("=", "+", "-", "@"))

@@ -19,22 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
-from trimsft.audit.run import AuditSettings
+from trimsft.audit.run import AuditResult, AuditSettings, audit
 from trimsft.evaluate.settings import EvalSettings
-from trimsft.report.comparison import CompareSettings
-from trimsft.report.report import ReportSettings
+from trimsft.report.comparison import Compared, CompareSettings, compare
+from trimsft.report.report import ReportFiles, ReportSettings, make_report
 from trimsft.runs import write_whole
-from trimsft.tokens.measure import TokenSettings
+from trimsft.tokens import measure
 
 if TYPE_CHECKING:
     from trl import ModelConfig
 
-    from trimsft.audit.run import AuditResult
     from trimsft.data.load import DataConfig
     from trimsft.evaluate.run import Evaluated
-    from trimsft.report.comparison import Compared
-    from trimsft.report.report import ReportFiles
-    from trimsft.tokens.measure import TokenTables
     from trimsft.train.config import TrimSFTConfig
     from trimsft.train.run import TrainResult
 
@@ -99,35 +95,27 @@ def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Eval
     return evaluate(EvalSettings(**options | {"model": model, "benchmarks": benchmarks}))
 
 
-@_takes(TokenSettings)
-def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
+@_takes(measure.TokenSettings)
+def measure_tokens(models: Names, data: Rows, **options: Any) -> measure.TokenTables:
     """Write the token table of each model over the same rows; finished ones are kept."""
-    from trimsft.tokens import measure
-
-    return measure.measure_tokens(TokenSettings(**options | {"models": models, "data": _data_file(data)}))
+    return measure.measure_tokens(measure.TokenSettings(**options | {"models": models, "data": _data_file(data)}))
 
 
 @_takes(AuditSettings)
 def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
     """Rank the rows and spans of training data that look wrong to a model."""
-    from trimsft.audit.run import audit
-
     return audit(AuditSettings(**options | {"data": _data_file(data), "model": model}))
 
 
 @_takes(CompareSettings)
 def compare_runs(runs: Names, **options: Any) -> Compared:
     """Compare evaluated runs, problem by problem; the first is the baseline."""
-    from trimsft.report import compare
-
     return compare(CompareSettings(**options | {"runs": runs}))
 
 
 @_takes(ReportSettings)
 def write_report(runs: Names, **options: Any) -> ReportFiles:
     """Write one page about runs, directories or token tables, also "LABEL=PATH"; the base first."""
-    from trimsft.report import make_report
-
     return make_report(ReportSettings(**options | {"runs": runs}))
 
 

@@ -29,24 +29,15 @@ class TrimSFTError(Exception):
         field: the setting or argument, by its name in Python.
         value: what it was given.
         hint: what would be right.
-        remedy: a setting that would help, as (name, value).
     """
 
     exit_code = FAILED
     is_reported = False
     """Set where another process of the same job has said it already."""
 
-    def __init__(
-        self,
-        problem: str,
-        *,
-        field: str | None = None,
-        value: Any = _UNSET,
-        hint: str | None = None,
-        remedy: tuple[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, problem: str, *, field: str | None = None, value: Any = _UNSET, hint: str | None = None) -> None:
         super().__init__(problem)
-        self.problem, self.field, self.hint, self.remedy = problem, field, hint, remedy
+        self.problem, self.field, self.hint = problem, field, hint
         self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
 
     def message(self, name_of: Callable[[str], str] = str) -> str:
@@ -56,11 +47,6 @@ class TrimSFTError(Exception):
             text += f", got {_short.repr(self.value)}"
         if self.hint:
             text += f"; {self.hint}"
-        if self.remedy:
-            name, value = self.remedy
-            flag = name_of(name)
-            setting = f"{name}={value!r}" if flag == name else flag if value is True else f"{flag} {value}"
-            text += f"; set {setting}"
         return _printable(text)
 
     __str__ = message

@@ -20,9 +20,9 @@ Shapes: P problems, M columns (metrics), R resamples, S runs.
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,17 +48,13 @@ class Interval:
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
-
 
 def mean_intervals(
     strata: Sequence[Array], bounds: Sequence[Bounds], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
     """Return the interval of each column's mean over strata, each [P, M], of the mean over problems.
 
-    Args:
-        bounds: of a problem's value: (0, 1) for shares, (-1, 1) for differences, infinite for lengths.
+    The bounds of a problem's value are (0, 1) for shares, (-1, 1) for differences, infinite for lengths.
     """
     rng = np.random.default_rng(seed)
     ends_RM = zip(*(_weighted_means(stratum, bounds, resamples, rng) for stratum in strata), strict=True)
@@ -159,13 +155,11 @@ def interval_over_runs(
 
 
 @functools.cache
-def student_t(degrees: int, outside: float = 0.05) -> float:
-    """Return the quantile of Student's t with that much outside both ends: 12.71, 4.30, ... 1.96."""
+def student_t(degrees: int) -> float:
+    """Return the quantile of Student's t with 5 % outside both ends: 12.71, 4.30, ... 1.96."""
     import mpmath
 
-    low, high = 0.0, 1 / outside  # with one degree, the widest, it is below 2 / (pi outside)
-    for _ in range(70):
-        middle = (low + high) / 2
-        tails = mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + middle * middle), regularized=True)
-        low, high = (middle, high) if tails > outside else (low, middle)
-    return low
+    def outside(t: float) -> Any:
+        return mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)
+
+    return float(mpmath.findroot(lambda t: outside(t) - _OUTSIDE, (1, 20), solver="anderson"))

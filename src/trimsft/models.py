@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-import secrets
-import shutil
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -113,8 +112,9 @@ def _with_adapter(model: Any, name: str | Path, revision: str | None) -> Any:
         tuned = PeftModelForCausalLM(model, config, autocast_adapter_dtype=False)
         found = tuned.load_adapter(str(name), "default", revision=revision, autocast_adapter_dtype=False)
     missing = [key.removeprefix("base_model.model.") for key in found.missing_keys]
-    loaded = {"missing_keys": missing, "mismatched_keys": [], "unexpected_keys": found.unexpected_keys}
-    require_all_tensors(loaded, name)
+    require_all_tensors({"missing_keys": missing, "mismatched_keys": []}, name)
+    if found.unexpected_keys:  # of which peft says nothing
+        log.warning("%s: the model has no use for the tensor %s in its folder", name, found.unexpected_keys[0])
     return tuned
 
 
@@ -148,9 +148,6 @@ def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: s
         if keys:
             problem = f"{str(name)!r} is not whole: {what} {keys[0]}{and_more(len(keys), 'tensors')}"
             raise UsageError(problem, field=field, hint=AGAIN)
-    if unused := sorted(loaded["unexpected_keys"]):
-        more = and_more(len(unused), "tensors")
-        log.warning("%s: the model has no use for the tensor %s%s in its folder", name, unused[0], more)
 
 
 def require_finite(model: Any, name: str | Path, *, field: str = "model") -> None:
@@ -197,13 +194,7 @@ class Exported:
 
 
 def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> Exported:
-    """Write a model, an adapter merged into its base, as one folder of safetensors.
-
-    Args:
-        model: a run directory, a model or adapter folder, or a name of the hub.
-        out: the folder to make; it gets its name when all is there.
-        dtype: bfloat16, float16, float32, or auto for the dtype that the model is stored in.
-    """
+    """Write a model, an adapter merged into its base, as one folder of safetensors; see `ExportSettings`."""
     import torch
 
     settings = ExportSettings(model=str(model), out=Path(out), dtype=dtype)
@@ -230,11 +221,11 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
     ends = loaded.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if tokenizer.eos_token_id not in [None, *ends]:
-        ends = [tokenizer.eos_token_id, *ends]
-        loaded.generation_config.eos_token_id = ends if len(ends) > 1 else ends[0]
-    beside = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}")
-    try:
-        beside.mkdir(parents=True)
+        loaded.generation_config.eos_token_id = [tokenizer.eos_token_id, *ends]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as made:
+        beside = Path(made) / "model"
+        beside.mkdir()
         loaded.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
         path = beside / "tokenizer_config.json"
@@ -242,6 +233,4 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
         # llama.cpp's converter runs with transformers 4
         path.write_text(text.replace('"TokenizersBackend"', '"PreTrainedTokenizerFast"'), encoding="utf-8")
         publish(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return Exported(folder, name, is_merged=base is not None)

@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import math
 import numbers
+import os
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -54,7 +55,6 @@ def given_options(settings: Any) -> Mapping[str, Any]:
     return {one.name: values[one.name] for one in dataclasses.fields(settings) if values[one.name] != one.default}
 
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
 _NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}  # also those of numpy
 
 
@@ -69,8 +69,7 @@ def check_options(settings: Any) -> None:
         object.__setattr__(settings, name, value)  # most are frozen
         if isinstance(value, int | float):
             for is_kept, bound in (
-                (not math.isnan(value), "a number"),
-                (not math.isinf(value), "finite"),
+                (math.isfinite(value), "a finite number"),
                 (known.least is None or value >= known.least, f"at least {known.least}"),
                 (known.above is None or value > known.above, f"above {known.above}"),
                 (known.most is None or value <= known.most, f"at most {known.most}"),
@@ -91,23 +90,10 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
         if inner and isinstance(entries, list | tuple):
             return tuple(_converted(name, one, inner[0]) for one in entries)
         if kind in (str, Path) and isinstance(value, str | Path) and (value or kind is str):
-            return str(value) if kind is str else check_path(name, value)
+            return str(value) if kind is str else Path(os.path.expanduser(value))
         if not inner and isinstance(value, bool) == (kind is bool) and isinstance(value, _NUMBERS.get(kind, kind)):
             return value if isinstance(value, int | float | None) else kind(value)
-    words = [
-        f"a list of {_WORDS[typing.get_args(kind)[0]]}" if typing.get_args(kind) else _WORDS[kind]
-        for kind in kinds
-        if kind is not type(None)
-    ]
-    raise UsageError(f"must be {' or '.join(words)}", field=name, value=value)
-
-
-def check_path(name: str, value: str | Path) -> Path:
-    """Return the path, `~` as the home it stands for."""
-    try:
-        return Path(value).expanduser()
-    except RuntimeError as error:  # the home of nobody
-        raise UsageError(f"cannot be a path ({error})", field=name, value=str(value)) from error
+    raise UsageError(f"must be {hint.__name__ if isinstance(hint, type) else hint}", field=name, value=value)
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

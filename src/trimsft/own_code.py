@@ -1,16 +1,11 @@
 """Code of the user's own, named `my_package.my_module:attribute`: an objective, a scorer.
 
-    >>> load_attribute("trimsft.errors:UsageErr", field="objective")
-    Traceback (most recent call last):
-    trimsft.errors.UsageError: objective: module 'trimsft.errors' has no 'UsageErr'; did you mean 'UsageError'?
-
 Loading runs code. A name is loaded where the user gives it: on a command line, in its recipe, in Python.
 Whoever reads a file that may come from elsewhere (a run directory, a benchmark) does not call this.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -29,7 +24,7 @@ def require_reference(reference: str, *, field: str, example: str) -> None:
         raise UsageError(f"must be module:Attribute, such as {example}", field=field, value=reference)
 
 
-def load_attribute(reference: str, *, field: str, name: str | None = None) -> Any:
+def load_attribute(reference: str, *, field: str) -> Any:
     """Return what `module:Attribute` stands for; an error is about `field`."""
     module, attribute = reference.split(":")
     here = os.getcwd()
@@ -40,10 +35,6 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever the code of others does
-        absent = error.name if isinstance(error, ModuleNotFoundError) else None
-        if absent is not None and f"{module}.".startswith(f"{absent}."):
-            hint = f"install it, or start where {module.split('.')[0]} is in the current folder"
-            raise UsageError(f"{name or reference!r}: no module {absent!r}", field=field, hint=hint) from error
         problem = f"{module!r} cannot be imported ({type(error).__name__}: {one_line(error)})"
         raise UsageError(problem, field=field) from error
     finally:
@@ -52,9 +43,7 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
     try:
         return operator.attrgetter(attribute)(imported)
     except AttributeError:
-        near = difflib.get_close_matches(attribute, vars(imported), n=1)
-        guess = f"did you mean {near[0]!r}?" if near else None
-        raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=guess) from None
+        raise UsageError(f"module {module!r} has no {attribute!r}", field=field) from None
 
 
 def fingerprints(reference: str, loaded: Any) -> list[str]:

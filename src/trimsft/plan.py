@@ -77,9 +77,8 @@ class Shape:
 def shape_of(config: Any, adapter: Any = None) -> Shape:
     """Count parameters on the meta device, an adapter's too; refuse layers of experts."""
     text = config.get_text_config()
-    experts = [getattr(text, name, 0) for name in ("num_experts", "num_local_experts", "n_routed_experts")]
-    is_capped = getattr(text, "attn_logit_softcapping", None) is not None  # which keeps all scores
-    if any(experts) or getattr(text, "is_heterogeneous", False) or is_capped:
+    other = ("num_experts", "num_local_experts", "n_routed_experts", "is_heterogeneous", "attn_logit_softcapping")
+    if any(getattr(text, name, None) for name in other):
         raise UsageError(f"{text.model_type!r} has layers that the plan does not know", field="model")
     with torch.device("meta"):  # which writes into the configuration
         model: Any = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager")
@@ -186,7 +185,5 @@ def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, l
 
 def describe_download(name: str) -> str:
     """Say whether a model is fetched, and under which licence, where a recipe has it."""
-    if Path(name).exists():
-        return f"{name}: is here"
-    known = TABLE["models"].get(name, {"licence": "as its card says"})
-    return f"to download: {name}, licence {known['licence']}"
+    licence = TABLE["models"].get(name, {"licence": "as its card says"})["licence"]
+    return f"{name}: is here" if Path(name).exists() else f"to download: {name}, licence {licence}"

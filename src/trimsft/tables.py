@@ -1,7 +1,7 @@
 r"""Tables: cells that show rounded numbers and hold the figures behind them, and their formats.
 
     >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
-    >>> print(render(table, "markdown"), end="")  # or terminal, csv
+    >>> print(to_markdown(table), end="")
     | run | gsm8k |
     | --- | ---: |
     | SFT | 41.2 \[38.6, 43.9\] |
@@ -123,11 +123,6 @@ def mark_best(
 
 
 # ---- formats
-
-
-def render(table: Table, form: str) -> str:
-    """Return the table as text in one of `FORMATS`."""
-    return FORMATS[form](table)
 
 
 def to_rich(table: Table) -> Group:

@@ -41,8 +41,8 @@ typer.run(wait)
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (UsageError("must be at least 1", field="sample", value=0, hint="leave it out", remedy=("drop", True)), 2,
-         "--sample: must be at least 1, got 0; leave it out; set --drop"),
+        (UsageError("must be at least 1", field="sample", value=0, hint="leave it out"), 2,
+         "--sample: must be at least 1, got 0; leave it out"),
         (TrimSFTError("a name\n of \x1b[2J\x00"), 1, "a name of \\x1b[2J\\x00"),
         (UsageError("is long", field="data", value=["x" * 10**6] * 10**5), 2, ", ...]"),
         (Interrupted(15), 143, "terminated; what is finished is kept; rerun the command to resume"),

@@ -201,7 +201,7 @@ RECORDS = [{"step": step, "text": "a\nb\u2028 \u00e4", "loss": 0.1 * step} for s
 @pytest.fixture
 def log(tmp_path: Path) -> JsonLines:
     lines = JsonLines(tmp_path / "train" / "log.jsonl")
-    assert lines.read() == []
+    assert list(lines) == []
     for record in RECORDS:
         lines.append(record)
     return lines
@@ -222,12 +222,12 @@ def test_a_line_cut_short_was_never_written(tmp_path_factory, cut: int) -> None:
     whole = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
     path = write_whole(tmp_path_factory.mktemp("log") / "log.jsonl", whole[:-cut])
     left = RECORDS[: whole[:-cut].count(b"\n")]
-    assert JsonLines(path).read() == left
+    assert list(JsonLines(path)) == left
     assert path.read_bytes() == whole[:-cut]
     log = JsonLines(path)
     log.append({"step": 9})
     log.close()
-    assert JsonLines(path).read() == [*left, {"step": 9}]
+    assert list(JsonLines(path)) == [*left, {"step": 9}]
 
 
 @pytest.mark.parametrize("line", [b"{]", b"3"])
@@ -236,7 +236,7 @@ def test_a_broken_line_in_the_middle_is_named(log: JsonLines, line: bytes) -> No
     lines.insert(2, line)
     write_whole(log.path, b"\n".join(lines))
     with pytest.raises(RunError, match=r"log\.jsonl, line 3: "):
-        JsonLines(log.path).read()
+        list(JsonLines(log.path))
 
 
 def test_a_full_disk_leaves_whole_lines(log: JsonLines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,10 +252,10 @@ def test_a_full_disk_leaves_whole_lines(log: JsonLines, monkeypatch: pytest.Monk
         with pytest.raises(RunError, match=r"log\.jsonl: cannot be written \(No space left on device\)"):
             log.append({"step": 5, "text": "long enough"})
     log.append({"step": 6})
-    assert JsonLines(log.path).read() == [*RECORDS, {"step": 6}]
+    assert list(JsonLines(log.path)) == [*RECORDS, {"step": 6}]
     assert log.keep_until(lambda record: record["step"] > 1) == 3
     log.append({"step": 7})
-    assert JsonLines(log.path).read() == [*RECORDS[:2], {"step": 7}]
+    assert list(JsonLines(log.path)) == [*RECORDS[:2], {"step": 7}]
 
 
 def test_a_kill_leaves_whole_lines_and_whole_files(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_kill_leaves_whole_lines_and_whole_files(tmp_path: Path) -> None:
     ):
         ended = subprocess.run([sys.executable, "-c", ALONE + code, str(file)], check=False)
         assert ended.returncode == -signal.SIGKILL
-    assert JsonLines(line).read() == [{"step": 1}]
+    assert list(JsonLines(line)) == [{"step": 1}]
     assert path.read_bytes() == b"old"
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"

@@ -10,7 +10,7 @@ import yaml
 
 from trimsft.errors import UsageError
 from trimsft.lab import TIERS, FineTuning
-from trimsft.shipped import find_recipe
+from trimsft.runs.files import find_recipe
 from trimsft.study import paper
 from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder, training_settings

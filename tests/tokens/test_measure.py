@@ -45,7 +45,7 @@ def test_a_table_and_what_it_says(folder, tmp_path, monkeypatch) -> None:
     flat = json.loads(run(*words, "--objective", "trimsft.objectives:SFT", "--json").stdout)["tables"][0]
     assert (flat["objective"], flat["effective_ratio"], flat["high_weight"]) == ("trimsft.objectives:SFT", 1.0, 1.0)
     other = run(folder, "--data", data, "--limit", 6)
-    assert other.exit_code == 2 and "replace this one; set --overwrite\n" in other.stderr
+    assert other.exit_code == 2 and "replace this one by overwrite\n" in other.stderr
     assert run(folder, "--data", data, "--limit", 6, "--overwrite").exit_code == 0
 
 

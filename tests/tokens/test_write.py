@@ -181,7 +181,7 @@ def test_a_table_that_is_there_is_kept_or_refused(folder, tmp_path, monkeypatch)
         ("data: was 12 rows, .*, now 11 rows", folder, ROWS[:-1], {}),
         ("model_sha256: was", make_folder(tmp_path / "phi", "phi"), ROWS, {}),
     ]:
-        with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*set overwrite=True"):
+        with pytest.raises(RunError, match=rf"is there, made with other inputs \({says}.*by overwrite"):
             write_token_table(model, rows, out, **options)
     with monkeypatch.context() as patch:
         patch.setattr(write, "load_model", None)

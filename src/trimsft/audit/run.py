@@ -89,7 +89,7 @@ class AuditFolder(RunDirectory):
 
     def read_suspects(self) -> list[Suspect]:
         """Return the ranking; empty where there is none."""
-        lines = JsonLines(self.suspects_path).read() if self.suspects_path.is_file() else []
+        lines = list(JsonLines(self.suspects_path)) if self.suspects_path.is_file() else []
         return checked(list[Suspect], lines, where=str(self.suspects_path), hint=AGAIN)
 
 

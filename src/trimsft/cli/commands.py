@@ -26,7 +26,7 @@ from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings
 from trimsft.report.watch import WatchSettings, look
 from trimsft.runs import RunDirectory
-from trimsft.shipped import copy_shipped, list_shipped
+from trimsft.runs.files import copy_shipped, list_shipped
 from trimsft.tokens.measure import TokenSettings, name_of
 
 if TYPE_CHECKING:

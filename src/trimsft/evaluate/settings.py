@@ -80,7 +80,7 @@ class EvalSettings(Sampling):
         _ = self.rows_graded
         if self.samples > 0 and self.is_greedy:
             problem = f"0 makes all {self.samples} samples of a problem the same"
-            raise UsageError(problem, field="temperature", remedy=("samples", 0))
+            raise UsageError(problem, field="temperature", hint="set samples=0")
         drawn = [0.0, self.temperature, *self.temperatures]
         if len({*drawn}) < len(drawn) and self.temperatures:
             problem = f"must be others than 0 (greedy) and {self.temperature:g} (the samples), each once"

@@ -4,7 +4,7 @@
     TrimSFT(margin=1.0, bandwidth=0.8)
     >>> make_objective("trimsft.objectives:TrimSft")
     Traceback (most recent call last):
-    trimsft.errors.UsageError: objective: module 'trimsft.objectives' has no 'TrimSft'; did you mean 'TrimSFT'?
+    trimsft.errors.UsageError: objective: module 'trimsft.objectives' has no 'TrimSft'
 
 A name that is not of the package loads code; see `trimsft.own_code` for when that is allowed.
 """
@@ -90,7 +90,7 @@ def find_objective(name: str) -> Any:
     require_known(name)
     if name in OBJECTIVES:
         return OBJECTIVES[name]
-    loaded = own_code.load_attribute(_reference(name), field="objective", name=name)
+    loaded = own_code.load_attribute(_reference(name), field="objective")
     if not _weighs(loaded):
         hint = (
             "name a class whose objects have weights(tokens), such an object, or a function from TokenStats to weights"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
 from trimsft.runs import by_dotted_name
-from trimsft.tables import FORMATS, Table, Tabular, render
+from trimsft.tables import FORMATS, Table, Tabular
 
 if TYPE_CHECKING:
     from trimsft.evaluate.compare import Comparison
@@ -87,7 +87,7 @@ class Compared(Tabular):
                 {**one.as_dict(), "protocol": list(self.protocol.get(one.candidate, ()))} for one in self.comparisons
             ]
             return json.dumps(listed, indent=1)
-        return "\n".join(render(table, style) for table in self.tables)
+        return "\n".join(map(FORMATS[style], self.tables))
 
     @property
     def tables(self) -> Sequence[Table]:

@@ -81,7 +81,7 @@ class Run:
         path = self.directory.telemetry_path
         if self.is_table or not path.is_file():
             return []
-        lines = checked(list[TelemetryLine], JsonLines(path).read(), where=str(path))
+        lines = checked(list[TelemetryLine], list(JsonLines(path)), where=str(path))
         return [line for line in lines if line.nll is not None]  # neither an evaluation nor the end
 
     # ---- evaluations

@@ -44,7 +44,7 @@ def look(folder: Path, width: int) -> tuple[str, bool]:
 
 def _training(telemetry: Path, width: int) -> tuple[str, bool]:
     """Return one training as text, and whether it has ended."""
-    lines = JsonLines(telemetry).read()
+    lines = list(JsonLines(telemetry))
     run = RunDirectory(telemetry.parent.parent if telemetry.parent.name == "train" else telemetry.parent)
     state, has_ended, quiet, lock = "running", False, time.time() - telemetry.stat().st_mtime, run.path / ".lock"
     if lines and "train_runtime" in lines[-1]:

@@ -12,6 +12,7 @@ runs/trim/
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -138,12 +139,11 @@ def find_weights(model: str | Path) -> str:
 def environment() -> dict[str, Any]:
     """Return what a result may depend on: versions, system, GPUs, command line."""
     trimsft = sys.modules[__name__.partition(".")[0]]  # it imports this module
-    versions: dict[str, str | None] = {"trimsft": trimsft.__version__, "python": platform.python_version()}
+    own = {"trimsft": trimsft.__version__, "python": platform.python_version()}
+    versions: dict[str, str | None] = own | dict.fromkeys(PACKAGES)
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
     facts = {"versions": versions, "platform": platform.platform(), "command": command_line()}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -196,18 +196,13 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
 # ---- who works on a run
 
 
-def _lock_of(path: Path) -> FileLock:
-    """Return the one lock of this process for a path; a forked child does not hold it."""
-    return FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
+_lock_of = functools.partial(FileLock, thread_local=False, is_singleton=True, fallback_to_soft=False)
+"""The one lock of this process for a path; a forked child does not hold it."""
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Keep other processes out, also of other machines; a process may take a lock again.
-
-    Args:
-        patience: seconds to wait for whoever holds it; then `RunInUse` is raised.
-    """
+    """Keep other processes out, also of other machines, or raise `RunInUse` after `patience` seconds."""
     refuse_links(path)
     path = path.resolve()
     lock = _lock_of(path)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, WriteError
+from trimsft.errors import RunError, UsageError, WriteError
+from trimsft.options import unknown_name
 from trimsft.runs.parsing import parse_json
 
 SAMPLE = 64 * 2**10
@@ -120,10 +121,6 @@ class JsonLines:
         """Yield the whole lines in order, one at a time."""
         return (record for _, record in self._lines())
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return all whole lines, in order."""
-        return list(self)
-
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
         """Cut the file before the first record that `is_after` holds for; return how many went."""
         self.close()
@@ -147,12 +144,10 @@ class JsonLines:
                 if not line.endswith(b"\n"):
                     return
                 try:
-                    record = parse_json(line)
-                except ValueError as error:
-                    problem = f"{self.path}, line {number}: not JSON ({error})"
+                    record = dict[str, Any](**parse_json(line))
+                except (TypeError, ValueError) as error:
+                    problem = f"{self.path}, line {number}: not a JSON object ({error})"
                     raise RunError(problem, hint="restore or remove it") from error
-                if not isinstance(record, dict):
-                    raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
                 yield line, record
 
 
@@ -183,3 +178,43 @@ def fingerprint_folder(path: Path) -> str:
                     opened.seek(max(0, size - SAMPLE) * number // max(1, samples - 1))
                     digest.update(opened.read(SAMPLE))
     return digest.hexdigest()
+
+
+# ---- files that come with the package: recipes, examples, and the versions it is tested with
+
+PLACES = ("recipes", "examples", "constraints.txt")
+"""What comes with the package, by its place in the repository; pyproject.toml puts the same into the wheel."""
+PACKAGE = Path(__file__).parents[1]
+
+
+def list_shipped() -> dict[str, Path]:
+    """Return every file by its name, of a wheel or of a checkout; recipes first."""
+    root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
+    paths = [path for place in PLACES for path in (root / place, *(root / place).rglob("*"))]
+    paths.sort(key=lambda path: (path.suffix != ".yaml", len(path.parts), path.as_posix()))
+    return {p.relative_to(root).as_posix(): p for p in paths if p.is_file() and p.parent.name != "__pycache__"}
+
+
+def find_recipe(name: str, *, field: str = "recipe") -> Path:
+    """Return a file here, or a recipe that is shipped; an error is about `field`."""
+    if Path(name).exists():
+        return Path(name).resolve()
+    recipes = {_short(one): path for one, path in list_shipped().items() if path.suffix == ".yaml"}
+    if _short(name) not in recipes:
+        hint = unknown_name(field, name, [one for one in recipes if "/" not in one]).hint
+        raise UsageError("no such file, and no recipe of that name", field=field, value=name, hint=hint)
+    return recipes[_short(name)]
+
+
+def copy_shipped(folder: Path) -> list[Path]:
+    """Copy every file to where the repository has it; refuse to replace one."""
+    copies = {folder.expanduser() / name: path.read_bytes() for name, path in list_shipped().items()}
+    if there := [str(path) for path in copies if path.exists()]:
+        raise UsageError(f"{there[0]!r} is there already", field="out", hint="name another folder")
+    for path, content in copies.items():
+        write_whole(path, content)
+    return list(copies)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("recipes/").removesuffix(".yaml")

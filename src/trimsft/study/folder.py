@@ -42,11 +42,10 @@ from trimsft import lab
 from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.lab import FineTuning
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
-from trimsft.options import check_path
 from trimsft.runs import RunDirectory, locked, write_whole
+from trimsft.runs.files import find_recipe
 from trimsft.runs.parsing import checked, parse_yaml, read_json
 from trimsft.runs.secrets import hide_secrets
-from trimsft.shipped import find_recipe
 from trimsft.study.cell import Cell
 from trimsft.study.scales import LAB_BASE, ModelAt, Scale
 
@@ -66,7 +65,7 @@ class StudyFolder:
     out: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "out", check_path("out", self.out))
+        object.__setattr__(self, "out", Path(self.out).expanduser())
 
     def settle(self, scale: Scale, cells: Sequence[Cell]) -> None:
         """Write down scale and cells; refuse a scale that differs, but for more models and other benchmarks."""

@@ -36,7 +36,7 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.results import Summaries, labels_of, load_results, paired, plane, summarise
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, TOKENS, Study
-from trimsft.tables import DOWN, UP, Table, Value, csv_of, escape_markdown, mark_best, render, rounded, text_table
+from trimsft.tables import DOWN, FORMATS, UP, Table, Value, csv_of, escape_markdown, mark_best, rounded, text_table
 from trimsft.tables import Cell as Entry
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics import category_intervals, confidence, mass_intervals, weight_intervals
@@ -141,7 +141,7 @@ class ScoreRow:
             **dict(self.setting.fields),
             "benchmark": self.benchmark,
             "metric": self.metric,
-            **self.ours.as_dict(),
+            **asdict(self.ours),
             "seeds": len(self.by_seed),
             "by_seed": " ".join(f"{score:.6g}" for score in self.by_seed),
             "against_sft": None if sft is None else sft.value,
@@ -277,7 +277,7 @@ def write_files(
 ) -> list[Path]:
     """Write NAME.md, .txt, .csv and .json; `labels` are those of the paper's tables and figures."""
     notes = content.notes
-    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in content.tables)]
+    parts = [f"# {escape_markdown(title)}", *(FORMATS["markdown"](table).rstrip() for table in content.tables)]
     drawn = [path for path in content.figures if path.suffix == ".png"]
     parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
     judged = [
@@ -297,7 +297,7 @@ def write_files(
     columns = list(dict.fromkeys(column for row in content.rows for column in row))
     return [
         write_whole(place / f"{name}.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(place / f"{name}.txt", "\n".join(render(table, "terminal") for table in printed).encode()),
+        write_whole(place / f"{name}.txt", "\n".join(map(FORMATS["terminal"], printed)).encode()),
         write_whole(place / f"{name}.csv", csv_of(columns, [[*map(row.get, columns)] for row in content.rows])),
         write_whole(place / f"{name}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()),
         *content.figures,

@@ -40,7 +40,7 @@ def plan_cells(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, gpus: s
     if gpus is None:
         return plan
     if scale.device == "cpu":
-        raise UsageError("has no effect on a CPU", field="gpus", value=gpus, remedy=("device", "cuda"))
+        raise UsageError("has no effect on a CPU", field="gpus", value=gpus, hint="set device=cuda")
     from trimsft import plan as arithmetic
     from trimsft.data.load import load_rows
     from trimsft.train.dry_run import as_plan

@@ -78,7 +78,7 @@ def write_token_table(
     changed = _differences(out, inputs) if out.exists() else None
     if changed and not overwrite:
         problem = f"{out}: is there, made with other inputs ({changed})"
-        raise RunError(problem, hint="name another file, or replace this one", remedy=("overwrite", True))
+        raise RunError(problem, hint="name another file, or replace this one by overwrite")
     if changed != "":
         examples = encoder.examples(known)
         facts = inputs | _facts(encoder, known, examples, source)

@@ -28,9 +28,9 @@ from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, needs_of
 from trimsft.runs import find_weights
+from trimsft.runs.files import find_recipe
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
-from trimsft.shipped import find_recipe
 
 ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
 """Names of these fields in other commands, taken beside TRL's everywhere."""

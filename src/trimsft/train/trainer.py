@@ -31,7 +31,7 @@ from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
 from trimsft.models import load_config, not_loaded, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import Objective, make_objective, needs_of
-from trimsft.tables import render
+from trimsft.tables import to_markdown
 from trimsft.train import batches
 from trimsft.train.batches import TOKEN_COLUMNS, PackedTexts
 from trimsft.train.checkpoints import AtomicCheckpoints, by_main, keep_workers
@@ -393,6 +393,6 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         *([f"Data: `{data}`."] if data else []),
         *(f"{name}: {report}" for name, report in trainer.length_reports.items()),
         ", ".join(f"{name} {getattr(trainer.args, name)}" for name in CARD_SETTINGS),
-        render(first_and_last(trainer.state.log_history), "markdown"),
+        to_markdown(first_and_last(trainer.state.log_history)),
     ]
     return ModelCard("\n\n".join(paragraphs))
