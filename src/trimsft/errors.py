@@ -1,4 +1,4 @@
-r"""What goes wrong, as data: the field, its value and what would be right; signals; exit codes.
+r"""Errors as data: the field, its value and what would be right; signals; exit codes.
 
 >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
 >>> print(error)

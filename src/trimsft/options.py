@@ -26,7 +26,7 @@ from trimsft.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known of a field beside its type and default."""
+    """The facts of a field beside its type and default."""
 
     help: str = ""  # a sentence; the command line adds the default by itself
     flags: tuple[str, ...] = ()  # if not --field-name; a bool with one has no --no- form

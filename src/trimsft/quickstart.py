@@ -139,7 +139,7 @@ class QuickstartFolder(StudyFolder):
 
 @dataclass
 class QuickstartOutcome:
-    """What a quickstart came to."""
+    """The result of a quickstart."""
 
     settings: QuickstartSettings
     cells: Outcome

@@ -1,4 +1,4 @@
-"""What commands share on a terminal: how they end, what they say on stderr, progress, results.
+"""Parts that commands share on a terminal: how they end, what they say on stderr, progress, results.
 
 A command ends with 0 when all is done, 1 when something failed on the way, 2 when it is refused
 as it stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM. All but results goes to stderr.
@@ -123,7 +123,7 @@ def progress() -> Iterator[Callable[..., None]]:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command prints: a value for programs; tables, lines and failures for people."""
+    """The output of a command: a value for programs; tables, lines and failures for people."""
 
     value: Any
     tables: Sequence[Table] = ()

@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """What the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
+    """The settings that the samples of a benchmark depend on, as settings.json has it; of `details` they do not."""
 
     benchmark: str
     problems: dict[str, Any]  # their number and fingerprint

@@ -1,4 +1,4 @@
-"""What a grade is, and what a benchmark may declare about its answers.
+"""The form of a grade, and what a benchmark may declare about its answers.
 
 >>> rules = Rules(absolute=0.1, unit="%")  # what a row of OlympiadBench declares
 >>> rules.multiple, rules.tolerance, str(rules.grading)

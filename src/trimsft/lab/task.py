@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Tier:
-    """How hard the problems of a benchmark are."""
+    """The difficulty of the problems of a benchmark are."""
 
     fewest_steps: int
     most_steps: int

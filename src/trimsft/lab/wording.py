@@ -1,4 +1,4 @@
-"""How a computation is put into words: the problem as a bare chain or a story, the solution in one of seven styles.
+"""Words for a computation: the problem as a bare chain or a story, the solution in one of seven styles.
 
 Start with 7. Add 5. Multiply by 3. What is the result?
 Mia has 7 pens. She buys 5 more. A game makes them 3 times as many. How many pens does Mia have now?

@@ -1,4 +1,4 @@
-"""What each token is worth: one small frozen class per method.
+"""Weights of tokens: one small frozen class per method.
 
 Every method has the form  loss = sum_t sg(w_t) * nll_t  and differs only in the weight w_t
 (section 3.3 of *Which Tokens Should SFT Actually Learn?*). A weight is a function of what the

@@ -1,4 +1,4 @@
-"""What an objective sees of a token, and what it must offer."""
+"""The statistics of tokens that an objective sees, and the interface of an objective."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLES = ("prompt", "thinking", "tool", "answer", "last_line")
 
 @dataclass(frozen=True)
 class TokenStats:
-    """What one forward pass says about each trained token: detached, one entry per token, in order."""
+    """The statistics of one forward pass about each trained token: detached, one entry per token, in order."""
 
     nll: Tensor
     """Cross-entropy, -log p(gold); float32."""
@@ -103,7 +103,7 @@ def needs_of(objective: Any) -> frozenset[str]:
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether it is a number and no truth value, NaN or infinity."""
+    """Return whether it is a number and no truth value, NaN or infinity."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -1,4 +1,4 @@
-"""How each method is drawn, in every figure and on every page: one colour, dash pattern and marker each.
+"""The look of each method, in every figure and on every page: one colour, dash pattern and marker each.
 
     >>> lines_of(["narrow"], {"narrow": "trim"})["narrow"].colour
     '#0072B2'
