@@ -27,7 +27,7 @@ class EngineError(UsageError):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """The settings by which a text is drawn; the defaults are the paper's, and nothing is left to a checkpoint or an engine."""
+    """Settings of a drawn text; the defaults are the paper's, and nothing is left to a checkpoint or an engine."""
 
     temperature: float = option(1.0, help="Temperature of the samples; 0 is greedy decoding.", least=0, most=10_000)
     top_p: float = option(
