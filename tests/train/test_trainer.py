@@ -317,3 +317,14 @@ def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
     assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
     assert got["eval_labels"] == expected["eval_labels"]
     assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
+
+
+def test_a_last_step_with_fewer_micro_batches(tmp_path) -> None:
+    """Eight rows, two at a time, three times a step: the second step has one micro-batch."""
+    trainer, before = train_one(tmp_path, PAIRS, 2, 3, max_steps=2, learning_rate=0.0)
+    batches = [batch for batch, _ in trainer.batches]
+    assert len(batches) == 4
+    for step, micro_batches in enumerate((batches[:3], batches[3:])):
+        loss, gradients = plain_step(before, micro_batches, trainer.objective)
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=LOSS_ERROR)
+        assert_same_gradients(trainer.grads[step], gradients)
