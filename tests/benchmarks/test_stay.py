@@ -1,4 +1,4 @@
-"""One stay on a GPU machine: each cell that is done is in the file of results, and keeps what was measured there."""
+"""One stay on a GPU machine: each cell that is done is in the results, once."""
 
 import json
 import sys

@@ -104,7 +104,7 @@ def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
 
 
 def test_what_stands_alone_is_trimmed_and_what_is_new_is_not() -> None:
-    """Two rows; the model would have written all of the first but its third token, and nothing of the second."""
+    """The model would have written the first row but for its third token, and nothing of the second."""
     gap = torch.tensor([1.0, 1, -1, 1, 1, -1, -1])
     row = torch.tensor([0, 0, 0, 0, 0, 1, 1])
     tokens = TokenStats(torch.full((7,), 50.0), gap, gap, row, row=row)  # a probability of almost 0

@@ -84,7 +84,7 @@ def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) ->
     assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
 
 
-def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_server_is_not_asked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "GIVE_UP_AFTER", 5)
     engine = ScriptedEngine(answer, fails=lambda request: "gone")
     assert fill(SampleRecord(tmp_path), evaluation(), engine) == 0

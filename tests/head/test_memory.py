@@ -102,9 +102,9 @@ def room_beside(held: float, tokens: int, weight: tuple[int, int] = QWEN, *, dev
 
 @pytest.mark.parametrize("tokens", [8192, 16_384, 32_768])
 def test_a_step_takes_less_than_two_percent_more_memory(tokens) -> None:
-    held = 8.63 + 5.56 * tokens / 2048  # of docs/performance.md, "A training step": weights, Adam's state, activations
+    held = 8.63 + 5.56 * tokens / 2048  # of a step in docs/performance.md, in GiB
     gradient, hidden = 2 * 151_936 * 1536 / GIB, 2 * 1536 * tokens / GIB
-    others = held + 3 * (gradient + hidden) + 0.25  # both in float32 and rounded, and logits of 4096 x 32,768
+    others = held + 3 * (gradient + hidden) + 0.25  # and logits of 4096 x 32,768
     assert held + gradient + 3 * hidden + room_beside(held, tokens) < 1.02 * others
     assert room_beside(held, tokens) > 2 * gradient + 0.25
 

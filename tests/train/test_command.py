@@ -153,17 +153,17 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         heeding.on_train_begin(None, None, None)
         monkeypatch.setattr(heeding, "_process", 0)
-        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker that loads data leaves it to the training
+        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker leaves it to the training
         monkeypatch.undo()
         assert capfd.readouterr().err == ""
         os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it: to the process and to its group
+        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it
         at_once = "stopping after this step, with a checkpoint; press Ctrl-C again to stop at once"
         assert capfd.readouterr().err.count(at_once) == 1
-        heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
+        heeding.on_evaluate(None, None, control := TrainerControl())  # it may be long
         assert control.should_save
         monkeypatch.setattr(checkpoints, "SAME_SIGNAL_SECONDS", -1.0)
-        os.kill(os.getpid(), signal.SIGTERM)  # of a launcher, or of Slurm at the time limit: the checkpoint comes first
+        os.kill(os.getpid(), signal.SIGTERM)  # of Slurm at the time limit: the checkpoint comes first
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

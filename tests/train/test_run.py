@@ -208,7 +208,7 @@ def test_a_full_disk_costs_nothing_that_was_done(what, fields, whole, tmp_path, 
 
     def save_half(self: Any, folder: str, **more: Any) -> None:
         save(self, folder, **more)
-        if Path(folder).name == ".model":  # safetensors says it in its own class, half of the file written
+        if Path(folder).name == ".model":  # safetensors has a class of its own
             monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
             raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
