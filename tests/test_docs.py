@@ -128,3 +128,13 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]
     fetched = re.compile(r'<(?:script|img|iframe|source)[^>]*src="?https?:|<link rel="?stylesheet"?[^>]*https?:')
     assert not any(fetched.search(page) or 'data-md-component="source"' in page for page in pages)
+
+
+def test_messages_of_troubleshooting_are_in_the_code() -> None:
+    code = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # a text on two lines
+    rows = re.findall(r"^\| (.*?\*.+?\*.*?) \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    parts = [part.strip(" ;'[]") for row in rows for text in re.findall(r"\*(.+?)\*", row)
+             for part in re.split(r"\.\.\.|\bN\b(?: %)?|'", text)]  # fmt: skip
+    assert len(rows) > 12
+    assert [part for part in parts if len(part) > 6 and part not in code] == []

@@ -271,3 +271,17 @@ def test_a_weight_depends_on_its_token_alone(gaps, random) -> None:
         pieces = [objective.weights(tokens[order[rows]]) for rows in (slice(cut, None), slice(cut))]
         assert torch.equal(torch.cat(pieces[::-1]), whole[order]), name
         assert dataclasses.asdict(objective) == dataclasses.asdict(make_objective(name))
+
+
+@pytest.mark.parametrize(
+    ("objective", "statistics"),
+    [(EAFT(), {"entropy"}), (RankTuner(), {"entropy", "rank"}), (DEFT(), {"collision", "gradient_norm"})],
+)
+def test_the_head_gives_what_an_objective_needs(objective, statistics) -> None:
+    head = make_head(5)
+    out = linear_cross_entropy(head.hidden, head.weight, head.labels, objective)
+    assert all(getattr(out.tokens, name) is not None for name in statistics)
+    plain = linear_cross_entropy(head.hidden, head.weight, head.labels, TALR()).tokens
+    assert all(getattr(plain, name) is None for name in statistics)
+    with pytest.raises(UsageError, match=f"{type(objective).__name__} needs the (entropy|collision)"):
+        objective.weights(plain)

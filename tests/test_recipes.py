@@ -81,6 +81,20 @@ def test_accelerate_takes_its_configs(name, monkeypatch) -> None:
         assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3, 8, 24])
+def test_the_table_says_how_the_batch_is_shared(processes, monkeypatch) -> None:
+    rows = re.findall(r"^\| (\d+) \| (accelerate/.*?) \| (\d+) x (\d+) \|$", README, re.MULTILINE)
+    launch, micro, accumulation = {int(count): rest for count, *rest in rows}[processes]
+    asked = re.findall(r"--num_processes (\d+)", launch)
+    for config in re.findall(r"accelerate/\w+\.yaml", launch):
+        shipped = load_config_from_file(str(RECIPES / config)).num_processes
+        assert (int(asked[0]) if asked else shipped) == processes
+    monkeypatch.setattr(TrimSFTConfig, "world_size", processes)
+    _, args, _ = parse("llama-3.1-8b.yaml")
+    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (int(micro), int(accumulation))
+    assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == 24
+
+
 STAND_INS = {
     # one task; Slurm's own signals reach it by scancel, as the processes of a step are reached
     "srun": 'echo "srun $1 $2"; shift 2; BATCH=$PPID "$@" & echo $! > "$HERE/task"; wait $!',

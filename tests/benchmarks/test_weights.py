@@ -18,9 +18,10 @@ from transformers import (
 
 from benchmarks.weights import decoding
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.rules import TALRBatch
+from benchmarks.weights.rules import Around, TALRBatch
 from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
+from trimsft import TokenStats
 from trimsft.head import linear_cross_entropy
 from trimsft.objectives import DEFT, SFT, AutoTrim, RankTuner, TrimSFT
 
@@ -100,6 +101,18 @@ def test_models_are_trained_as_if_alone(model: Any, fused: bool) -> None:
             # size but for 1 in 10^8 weights, and then the step is known to 2e-3
             difference = (trained.model.parameters[name][at] - parameter).abs().max()
             assert difference <= job.rate * 2e-3, f"{job.objective}: {name} differs by {float(difference)}"
+
+
+def test_what_stands_alone_is_trimmed_and_what_is_new_is_not() -> None:
+    """The model would have written the first row but for its third token, and nothing of the second."""
+    gap = torch.tensor([1.0, 1, -1, 1, 1, -1, -1])
+    row = torch.tensor([0, 0, 0, 0, 0, 1, 1])
+    tokens = TokenStats(torch.full((7,), 50.0), gap, gap, row, row=row)  # a probability of almost 0
+    expected = torch.tensor([1 / 3, 1 / 4, 1 / 5, 1 / 4, 1 / 3, 1, 1])
+    assert torch.allclose(Around(floor=0.1, power=1, reach=2).weights(tokens), expected)
+    whole = torch.tensor([0.2] * 5 + [1.0] * 2)
+    assert torch.allclose(Around(floor=0.1, power=1, reach=0).weights(tokens), whole)
+    assert torch.allclose(Around(floor=0.01, power=2, reach=0).weights(tokens), whole**2)
 
 
 def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float | None) -> Any:

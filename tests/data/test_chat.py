@@ -12,7 +12,7 @@ import pytest
 import trl
 from datasets import Dataset, IterableDataset, disable_progress_bars, load_dataset
 
-from tests.data.toys import make_tokenizer, split, write
+from tests.data.toys import local, make_tokenizer, split, write
 from tests.train.tiny import make_model, make_trainer
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.encode import load_training_data
@@ -286,3 +286,30 @@ def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any) 
     assert is_said(IterableDataset.from_generator(lambda: iter([chat()])), max_steps=1)
     assert is_said([silent], completion_only_loss=False) and not is_said([silent])
     assert not is_said([chat()], assistant_only_loss=True)
+
+
+def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
+    answers = [turn("user"), {**ANSWERS[0], "weight": 0}, turn("user"), {**ANSWERS[1], "weight": 1}]
+    spoken = [
+        {"from": m["role"], "value": m["content"], **{k: v for k, v in m.items() if k == "weight"}} for m in answers
+    ]
+    forms = [{"messages": answers}, {"conversations": spoken}, {"prompt": answers[:1], "completion": answers[1:]}]
+    for number, row in enumerate(forms):
+        for only in (False, True) if "prompt" in row else (True,):
+            rows = load_rows(local(tmp_path, [row]))
+            stream = IterableDataset.from_generator(lambda rows=rows: iter(rows))
+            for given in (rows, [row], stream):
+                steps = {} if isinstance(given, Dataset | list) else {"max_steps": 1}
+                trained = texts(given, tmp_path, assistant_only_loss=only, **steps)[0][1]
+                assert "one" not in trained and "two<|im_end|>" in trained, number
+                assert ("Hi" in trained) != only
+
+
+def test_keys_that_the_template_writes_are_trained(tmp_path: Path) -> None:
+    thinks = [turn("user"), turn("assistant", "4", reasoning_content="2+2")]
+    row = {"messages": [*thinks, turn("user"), turn("assistant", "5", reasoning_content="2+3")]}
+    assert "2+3" in texts([row], tmp_path, template=TEMPLATES["qwen3"])[0][1]
+    named = "{% for m in messages %}{{ m.name }}: {{ m.content }}<eos>{% endfor %}"
+    assert texts([{"messages": [turn("user", name="Ann")]}], tmp_path, template=named)[0][1] == "Ann: Hi<eos>"
+    empty = chat({"name": None, "refusal": None, "audio": {}, "annotations": []}, at=2)
+    assert texts([empty], tmp_path) == texts([chat()], tmp_path)

@@ -1,7 +1,9 @@
 """Loading: what is read from files and from the hub, what forms become, and what bad data is told."""
 
+import contextlib
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +228,19 @@ def test_what_the_forms_of_others_become(rows: list[Any], become: list[Any], tmp
 def test_chats_that_cannot_be_read(bad: dict[str, Any], says: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"line 3: {says}"):
         load_rows(local(tmp_path, [*SHAREGPT, bad]))
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.parquet", "r.jsonl.gz"])
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    rows: list[dict[str, Any]] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
+    content = {"jsonl": jsonl(rows), "json": json.dumps(rows).encode()}
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
+    content["parquet"] = (tmp_path / "whole.parquet").read_bytes()
+    whole, path, rng = content[name.split(".")[1]], tmp_path / name, random.Random(name)
+    for _ in range(60):
+        place = rng.randrange(len(whole))
+        inserted = rng.choice([b"", b"\0", bytes([rng.randrange(256)]), b"[" * 50_000, b"9" * 6_000])
+        broken = whole[:place] + inserted + rng.choice([b"", whole[place:], whole[place + 1 :]])
+        path.write_bytes(gzip.compress(broken) if name.endswith(".gz") and rng.random() < 0.7 else broken)
+        with contextlib.suppress(DataError):
+            load_rows(DataConfig(dataset_name=str(path)))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
+from trimsft.evaluate import run as run_module
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.run import fill, sample_seed
 from trimsft.evaluate.samples import IncompleteEvaluation, Key, SampleRecord
@@ -81,6 +82,13 @@ def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) ->
     assert complete(tmp_path / "grown") == complete(tmp_path / "whole")
     names = ("settings.json", "problems.jsonl")
     assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
+
+
+def test_a_dead_server_is_not_asked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "GIVE_UP_AFTER", 5)
+    engine = ScriptedEngine(answer, fails=lambda request: "gone")
+    assert fill(SampleRecord(tmp_path), evaluation(), engine) == 0
+    assert len(engine.requests) == 5
 
 
 def test_settings_bind_nobody_before_the_first_sample(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import signal
 import socket
 import threading
 import time
@@ -136,6 +137,20 @@ def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn])
     # a model that is sure of every word at temperature 1 is none of these
     server.answer = lambda body: echo(body) if body["temperature"] > 1 else (200, said("It is 2."))
     engine.check([sampled])
+
+
+def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., StandIn]) -> None:
+    server, silence = serve(), threading.Event()
+    server.answer = lambda body: (silence.wait(60), echo(body))[1]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            complete(ServerEngine(server.address, "m"), make_requests(samples=0))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        silence.set()
 
 
 def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn]) -> None:

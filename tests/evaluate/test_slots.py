@@ -83,6 +83,27 @@ def test_a_model_gets_its_own_attention_back() -> None:
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
+def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, calls = slots.SlotDecoder._advance, []
+
+    def failing(self: slots.SlotDecoder) -> None:
+        calls.append(1)
+        if len(calls) in (14, 15):
+            raise torch.OutOfMemoryError if len(calls) == 14 else RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
+        if len(calls) == 30:
+            raise torch.OutOfMemoryError
+        if len(calls) == 31:
+            raise RuntimeError("something else")
+        advance(self)
+
+    plain = complete(make_model(), make_requests(), decoding="batches")
+    monkeypatch.setattr(slots.SlotDecoder, "_advance", failing)
+    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8)
+    with pytest.warns(UserWarning, match="something else"):
+        found = list(engine.generate(make_requests()))
+    assert sorted(found, key=lambda c: c.index) == plain
+
+
 def test_what_cannot_be_asked() -> None:
     engine = TransformersEngine(make_model(), make_tokenizer())
     with pytest.raises(EngineError, match="prompt 0 has no tokens, or one beyond the 262 that the model knows"):

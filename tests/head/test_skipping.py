@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.measuring import synthetic_head
-from trimsft import TrimSFT, TrimSFTEasy, make_objective
+from trimsft import DFT, TrimSFT, TrimSFTEasy, make_objective
 from trimsft.head import IGNORED
 from trimsft.head.problem import SKIPPED_MASS, rows_to_keep
 from trimsft.objectives import PAPER_OBJECTIVES
@@ -146,3 +146,13 @@ def test_micro_batches_add_up(backend) -> None:
     assert distance(loss, whole.loss) < logit_rounding(head)
     for name in ("hidden", "weight", "bias"):
         assert distance(getattr(leaves, name).grad, getattr(whole, name)) < logit_rounding(head)
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+@pytest.mark.parametrize("objective", [DFT(), lambda tokens: torch.full_like(tokens.nll, 1e-3)])
+def test_rows_of_equal_mass(objective, backend) -> None:
+    """To skip a share s of equal rows is an error of the root of s, not of s."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(512, 16, generator=generator), torch.randn(500, 16, generator=generator)
+    head = Head(hidden, 0.02 * weight, torch.arange(512) % 500)
+    assert_within_bound(fused(head, objective, backend, skip_below=HIGH), exact(head, objective))

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -11,13 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.stub import StubJob, cells, job_of, wait_until_gone
+from tests.processes import ROOT
+from tests.study.stub import StubJob, cells, is_running, job_of, wait_until_gone
 from trimsft.errors import UsageError
 from trimsft.study import pools
 from trimsft.study.cell import Cell
 from trimsft.study.pools import LocalPool, environments
 from trimsft.study.scales import SCALES
 
+PARENT = """
+import sys, time
+from pathlib import Path
+from tests.study.stub import cells, job_of
+from trimsft.study.pools import LocalPool
+if __name__ == "__main__":
+    with LocalPool(job_of(Path(sys.argv[1])), cells("launching"), 1) as pool:
+        pool.submit(*cells("launching"))
+        time.sleep(600)
+"""
 BOTH, PAPER = cells("good", seeds=2), SCALES["paper"]
 
 
@@ -72,6 +85,19 @@ def test_an_interruption_ends_the_cell_and_its_process(tmp_path: Path) -> None:
         assert worker.is_alive(), "Ctrl-C is left to its parent"
     wait_until_gone(int(launched.read_text()))
     assert multiprocessing.active_children() == []
+
+
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    launched = job_of(tmp_path).folder.run(*cells("launching")) / "pid"
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path)], env={**os.environ, **path}) as parent:
+        wait_for(lambda: launched.exists() and launched.read_text())
+        pid = int(launched.read_text())
+        assert is_running(pid)
+        parent.kill()
+    wait_until_gone(pid)
 
 
 def test_the_tracker_of_multiprocessing_unblocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ import pytest
 from datasets import disable_progress_bars
 from typer.testing import CliRunner
 
-from tests.data.toys import write
-from tests.tokens.tiny import ROWS
+from tests.data.toys import CHAT, write
+from tests.tokens.tiny import ROWS, make_folder
 from trimsft import cli
 from trimsft.errors import UsageError
-from trimsft.tokens.measure import TokenSettings
+from trimsft.tokens.measure import TokenSettings, measure_tokens
 from trimsft.tokens.table import read_token_table
 
 disable_progress_bars()
@@ -22,9 +22,14 @@ def run(*arguments):
     return CliRunner().invoke(cli.app, ["tokens", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_a_table_and_what_it_says(folder, tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data file, with the current directory beside it."""
     monkeypatch.chdir(tmp_path)
-    data = write(tmp_path / "rows.jsonl", ROWS)
+    return write(tmp_path / "rows.jsonl", ROWS)
+
+
+def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     words = (folder, "--data", data, "--limit", 5, "--device", "cpu")
     result = run(*words, "--json")
     (said,) = json.loads(result.stdout)["tables"]
@@ -47,6 +52,28 @@ def test_a_table_and_what_it_says(folder, tmp_path, monkeypatch) -> None:
     other = run(folder, "--data", data, "--limit", 6)
     assert other.exit_code == 2 and "replace this one by overwrite\n" in other.stderr
     assert run(folder, "--data", data, "--limit", 6, "--overwrite").exit_code == 0
+
+
+def test_several_models_and_a_sample(folder, data, tmp_path) -> None:
+    models, seen = (str(folder), str(make_folder(tmp_path / "phi", "phi"))), []
+    settings = TokenSettings(models=models, data=str(data), sample=4, seed=3, out=Path("both"))
+    tables = measure_tokens(settings, on_progress=lambda *progress: seen.append(progress))
+    assert tables.incomparable is None and [one.model for one in tables.summaries] == list(models)
+    assert {("llama", 4, 4), ("phi", 4, 4)} <= set(seen)
+    one, two = (read_token_table(Path("both") / name / "tokens.parquet") for name in ("llama", "phi"))
+    assert one.metadata["data"] == two.metadata["data"] and one.metadata["data"]["rows"] == 4
+    assert one["token_id"].tolist() == two["token_id"].tolist() and one["gap"].tolist() != two["gap"].tolist()
+
+
+def test_tables_that_cannot_be_compared_say_why(folder, data, tmp_path) -> None:
+    other = make_folder(tmp_path / "chatty", chat=CHAT)
+    result = run(folder, other, "--data", data, "--out", "both", "--json")
+    said = json.loads(result.stdout)
+    assert result.exit_code == 0 and not said["comparable"]
+    assert "template is 'plain' and 'chat'; make both with the same one" in said["reason"]
+    assert "trimsft: --template: " in result.stderr
+    alike = run(folder, other, "--data", data, "--out", "alike", "--template", "plain", "--json")
+    assert json.loads(alike.stdout)["comparable"] and json.loads(alike.stdout)["reason"] is None
 
 
 def test_where_tables_go(tmp_path, monkeypatch) -> None:

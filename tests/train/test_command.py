@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader
+from transformers import TrainerControl
 
 from tests.train.processes import SAVING, Child, Finished, command, signalled, two_ranks
 from tests.train.tiny_run import as_words, make_fields
+from trimsft.errors import Interrupted
 from trimsft.runs import RunDirectory
-from trimsft.train import train_model
-from trimsft.train.checkpoints import keep_workers
+from trimsft.train import checkpoints, train_model
+from trimsft.train.checkpoints import Stopping, keep_workers
 
 STEPS = 6
 
@@ -142,6 +144,29 @@ def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -
     assert_as_if_never_interrupted(run, whole)
     names = sorted(path.name for path in run.train_dir.iterdir())
     assert names == sorted(path.name for path in whole.train_dir.iterdir())
+
+
+def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Stopping() as heeding:
+        with pytest.raises(Interrupted):  # nothing is trained yet
+            os.kill(os.getpid(), signal.SIGTERM)
+        heeding.on_train_begin(None, None, None)
+        monkeypatch.setattr(heeding, "_process", 0)
+        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker leaves it to the training
+        monkeypatch.undo()
+        assert capfd.readouterr().err == ""
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it
+        at_once = "stopping after this step, with a checkpoint; press Ctrl-C again to stop at once"
+        assert capfd.readouterr().err.count(at_once) == 1
+        heeding.on_evaluate(None, None, control := TrainerControl())  # it may be long
+        assert control.should_save
+        monkeypatch.setattr(checkpoints, "SAME_SIGNAL_SECONDS", -1.0)
+        os.kill(os.getpid(), signal.SIGTERM)  # of Slurm at the time limit: the checkpoint comes first
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_processes_that_load_data_outlive_sigterm() -> None:

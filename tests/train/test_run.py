@@ -1,19 +1,22 @@
 """`train(settings)`: what a run leaves, how it is continued, and what it refuses."""
 
+import errno
 import fcntl
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import RunError, RunInUse, UsageError
+from trimsft.errors import RunError, RunInUse, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
-from trimsft.train import TrainResult, make_settings, parse, train, train_model
+from trimsft.train import TrainResult, TrimSFTTrainer, make_settings, parse, train, train_model
 from trimsft.train.dry_run import measure_step
 
 WEIGHTS = "model/model.safetensors"
@@ -194,3 +197,34 @@ def test_a_training_that_ends_with_numbers_that_are_not_finite_has_no_model(copi
     monkeypatch.undo()
     assert not copied.is_finished() and not copied.model_dir.exists()
     assert train_model(**fields, output_dir=copied.path).steps == STEPS
+
+
+@pytest.mark.parametrize("what", ["the manifest", "the model", "the telemetry"])
+def test_a_full_disk_costs_nothing_that_was_done(what, fields, whole, tmp_path, monkeypatch) -> None:
+    path, write, save = tmp_path / "run", Path.write_bytes, TrimSFTTrainer.save_model
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save_half(self: Any, folder: str, **more: Any) -> None:
+        save(self, folder, **more)
+        if Path(folder).name == ".model":  # safetensors has a class of its own
+            monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    def write_some(path: Path, content: bytes) -> int:
+        return fail() if ".manifest.json." in path.name else write(path, content)  # type: ignore[func-returns-value]
+
+    if what == "the manifest":
+        monkeypatch.setattr(Path, "write_bytes", write_some)
+    elif what == "the model":
+        monkeypatch.setattr(TrimSFTTrainer, "save_model", save_half)
+    else:
+        monkeypatch.setattr("trimsft.runs.files.os.write", fail)
+    with pytest.raises(WriteError) as failed:
+        train_model(**fields, output_dir=path)
+    monkeypatch.undo()
+    assert exit_code(failed.value) == 1 and "\n" not in str(failed.value)
+    assert not RunDirectory(path).is_finished() and not (path / ".model").exists()
+    assert train_model(**fields, output_dir=path).run.is_finished()
+    assert (path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()

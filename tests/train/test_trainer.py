@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback
+from transformers import EarlyStoppingCallback, EvalPrediction
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -302,3 +302,29 @@ def test_a_step_without_a_trained_token(tmp_path) -> None:
         assert not logged(trainer, "nll") and not logged(trainer, "trained_tokens")
         for name, weight in before.named_parameters():
             assert torch.equal(trainer.model.get_parameter(name), weight)
+
+
+@pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
+@pytest.mark.parametrize("objective", ["sft", "trim"])
+def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
+    def metrics(prediction: EvalPrediction) -> dict[str, float]:
+        return {"sum": float(abs(prediction.predictions).sum()), "labels": float(prediction.label_ids.sum())}
+
+    options = {"compute_metrics": metrics, "eval_dataset": Dataset.from_list(PAIRS)}
+    plain = make_trainer(SFTTrainer, make_model(), tmp_path, PAIRS, options)
+    ours = make_ours(tmp_path, PAIRS, options, objective=objective)
+    expected, got = plain.evaluate(), ours.evaluate()
+    assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
+    assert got["eval_labels"] == expected["eval_labels"]
+    assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
+
+
+def test_a_last_step_with_fewer_micro_batches(tmp_path) -> None:
+    """Eight rows, two at a time, three times a step: the second step has one micro-batch."""
+    trainer, before = train_one(tmp_path, PAIRS, 2, 3, max_steps=2, learning_rate=0.0)
+    batches = [batch for batch, _ in trainer.batches]
+    assert len(batches) == 4
+    for step, micro_batches in enumerate((batches[:3], batches[3:])):
+        loss, gradients = plain_step(before, micro_batches, trainer.objective)
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=LOSS_ERROR)
+        assert_same_gradients(trainer.grads[step], gradients)
