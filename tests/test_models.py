@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from tests.tokens import tiny
-from trimsft import cli, export_model, lab
+from trimsft import cli, export_model, lab, models
 from trimsft.errors import UsageError
 from trimsft.models import load_config, load_model, load_tokenizer
 
@@ -187,3 +188,13 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(tmp_path: Path) -
         with pytest.raises(UsageError) as refusal:
             export_model(model, out, dtype="float16")
         assert problem in str(refusal.value) and sorted(tmp_path.iterdir()) == before
+
+
+def test_without_a_network_what_is_stored_is_taken_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    models._look_for_hub.cache_clear()
+    with pytest.raises(UsageError, match=r"cannot load 'nobody/nothing' \(no such folder here, so the hub was asked\)"):
+        load_config("nobody/nothing")
+    assert constants.HF_HUB_OFFLINE
+    models._look_for_hub.cache_clear()

@@ -9,6 +9,7 @@ error, as are weights that are not finite. An exported folder is what vLLM, SGLa
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import tempfile
@@ -38,9 +39,23 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
     return UsageError(f"cannot load {what}{where}: {reason}", field=field)
 
 
+@functools.cache
+def _look_for_hub() -> None:
+    """Take what is stored here where no connection can be made; huggingface_hub tries each file for half a minute."""
+    import httpx
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except (httpx.ConnectError, httpx.ConnectTimeout, OSError):
+        constants.HF_HUB_OFFLINE = True
+
+
 @contextmanager
 def _loading(name: str | Path, field: str, what: str = "") -> Iterator[None]:
     """Raise in one line what a library raises."""
+    if not Path(name).exists():
+        _look_for_hub()
     try:
         yield
     except TrimSFTError:

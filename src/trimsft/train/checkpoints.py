@@ -267,7 +267,7 @@ def explained(half: Path, name: str) -> Iterator[None]:
     except BaseException as error:
         # torch and safetensors report a failed write without its cause
         is_full = isinstance(error, Exception) and shutil.disk_usage(half.parent).free < 2**20
-        is_full |= getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        is_full |= getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
         shutil.rmtree(half, ignore_errors=True)
         if not is_full:
             raise

@@ -89,6 +89,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         for name in ("max_steps", "num_train_epochs", "max_length", "global_batch"):
             if getattr(self, name) == 0:
                 raise UsageError("must not be 0", field=name)
+        if self.skip_below is not None and not self.skip_below >= 0:
+            raise UsageError("must be at least 0", field="skip_below", value=self.skip_below)
         if not torch.accelerator.is_available():
             self.use_cpu = True  # or each process of a launcher would be a training of its own
         if not has_half_precision():
