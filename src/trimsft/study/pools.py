@@ -69,10 +69,10 @@ class LocalPool:
         self.size = len(self._free)
 
     def submit(self, cell: Cell) -> Future[Result]:
-        environment, executor = self._free.pop(0)
-        with _signals_blocked():
+        with _signals_blocked():  # an interrupt finds every process in one of the two
+            environment, executor = self._free.pop(0)
             future = executor.submit(self._job.attempt, cell)
-        self._busy[future] = environment, executor
+            self._busy[future] = environment, executor
         return future
 
     def release(self, future: Future[Result], *, failed: bool = False) -> None:
