@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,23 @@ def test_an_interruption_ends_the_cell_and_its_process(tmp_path: Path) -> None:
         worker.join(0.3)
         assert worker.is_alive(), "Ctrl-C is left to its parent"
     wait_until_gone(int(launched.read_text()))
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interrupt_while_a_process_starts_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = cells("launching")
+    submit = pools.ProcessPoolExecutor.submit
+
+    def submit_and_interrupt(*given: Any) -> Any:
+        future = submit(*given)
+        os.kill(os.getpid(), signal.SIGINT)  # held back until the process has started
+        return future
+
+    monkeypatch.setattr(pools.ProcessPoolExecutor, "submit", submit_and_interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt), LocalPool(job_of(tmp_path), [cell], 1) as pool:
+        pool.submit(cell)
+    signal.signal(signal.SIGINT, before)
     assert multiprocessing.active_children() == []
 
 
