@@ -35,8 +35,10 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
+@pytest.mark.parametrize("shares", [("cpu",), ()])
 @pytest.mark.parametrize("name", KINDS)
-def test_the_texts_are_those_of_generate(name: str) -> None:
+def test_the_texts_are_those_of_generate(name: str, shares: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "SHARES", shares)
     model, requests = make_kind(name), make_requests()
     plain = complete(model, requests, decoding="batches")
     assert len({c.text for c in plain}) > len(requests) // 2

@@ -36,7 +36,6 @@ def dots(count: int) -> dict[str, dict[str, Spread]]:
 
 DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "gaps": (3.3, lambda table: figures.gap_distribution(dict.fromkeys(HOSTILE, table), **BAND)),  # type: ignore[arg-type]
-    "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "weighting": (6.6, lambda table: figures.weighting_functions()),
     "objectives": (6.6, lambda table: figures.objective_curves()),
     "scores": (6.6, lambda table: figures.score_dots({"pass@8, %": dots(6), "T=0.3": dots(1)})),

@@ -81,7 +81,7 @@ def test_tables_and_figures() -> None:
     assert sorted(files) == sorted(path for path in Path("out").rglob("*") if path.is_file())
     assert {path.name for path in files if path.suffix == ".csv"} == {
         *("confidence.csv", "objectives.csv"),
-        *("gap_distribution.csv", "effective_ratio.csv", "sampling.csv"),
+        *("gap_distribution.csv", "sampling.csv"),
     }
     gap = read_token_table(Path("base/tokens.parquet"))["gap"].astype(float)
     with Path("out/tables/confidence.csv").open() as file:

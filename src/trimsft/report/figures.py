@@ -36,7 +36,7 @@ from trimsft.objectives import (
 from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, Objectives, lines_of, name_of
 from trimsft.runs.files import write_whole
 from trimsft.tables import csv_of
-from trimsft.tokens.statistics import density, effective_ratio_grid, range_of
+from trimsft.tokens.statistics import density, range_of
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -202,8 +202,6 @@ def objective_curves() -> Drawing:
 
 # ---- tokens
 
-MARGINS, BANDWIDTHS = np.linspace(-2, 10, 49), np.geomspace(0.1, 8, 40)
-
 
 def gap_distribution(
     tables: Mapping[str, TokenTable], *, margin: float, bandwidth: float, objectives: Objectives | None = None
@@ -223,31 +221,6 @@ def gap_distribution(
         legend_below(figure, axes)
         rows = zip(grid.tolist(), *(values.tolist() for values in densities.values()), strict=True)
         return Drawing(figure, ["gap", *densities], list(rows))
-
-
-def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
-    """Draw R_eff over the plane of margin and bandwidth; this setting is marked."""
-    ratios = effective_ratio_grid(table["gap"], MARGINS.tolist(), BANDWIDTHS.tolist())
-    with drawing(COLUMN, 2.9) as figure:
-        axes = figure.subplots()
-        look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "gouraud", "rasterized": True}
-        colours = axes.pcolormesh(MARGINS, BANDWIDTHS, ratios, **look)
-        axes.set_yscale("log")
-        mark: dict[str, Any] = {"linestyle": "", "marker": "*", "color": "white", "markeredgecolor": "black"}
-        axes.plot(margin, bandwidth, label=rf"$m={margin:g}$, $\tau={bandwidth:g}$", markersize=8, **mark)
-        ticks = (0.1, 0.2, 0.5, 1, 2, 5)
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_yticks([], minor=True)
-        axes.set(xlim=(MARGINS[0], MARGINS[-1]), ylim=(BANDWIDTHS[0], BANDWIDTHS[-1]))
-        axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
-        axes.set_title(f"n = {len(table):,} tokens", loc="left")
-        figure.colorbar(colours, ax=axes, label="effective ratio $R_{eff}$", pad=0.02, aspect=25)
-        legend_below(figure, axes)
-        rows = [
-            [float(MARGINS[column]), float(BANDWIDTHS[row]), float(ratio)]
-            for (row, column), ratio in np.ndenumerate(ratios)
-        ]
-        return Drawing(figure, ["margin", "bandwidth", "effective_ratio"], rows)
 
 
 # ---- scores

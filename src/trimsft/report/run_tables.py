@@ -50,7 +50,6 @@ def write_analysis(
         band = {name: values[name] for name in ("margin", "bandwidth")}
         written = token_tables(tables, weighing, band)
         drawn["gap_distribution"] = figures.gap_distribution(tables, **band, objectives=trained)
-        drawn["effective_ratio"] = figures.effective_ratio_map(next(iter(tables.values())), **band)
     if metrics := _repeated_samples(runs):
         drawn["sampling"] = figures.score_dots(metrics, trained)
     files = []

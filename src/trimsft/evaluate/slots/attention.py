@@ -113,10 +113,11 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         """Put each row's new token at the row's own position."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        rows, positions, seen = self._slots.range, self._slots.position, self._slots.seen
-        self.keys[rows, :, positions] = key_states[:, :, 0]
-        self.values[rows, :, positions] = value_states[:, :, 0]
-        return self.keys[:, :, :seen], self.values[:, :, :seen]
+        rows, positions, shared = self._slots.range, self._slots.position, self._slots.shared
+        self.keys[rows, :, positions] = key_states[shared, :, 0]
+        self.values[rows, :, positions] = value_states[shared, :, 0]
+        shown = (self._slots.first, slice(None), slice(self._slots.seen))
+        return self.keys[shown], self.values[shown]
 
     def fill(self, rows: Tensor, source: Tensor, keys: Tensor, values: Tensor) -> None:
         """Give rows the prompts that `source` names among those just read."""
@@ -145,6 +146,10 @@ class SlotCache(Cache):  # type: ignore[misc]
         self.range = torch.arange(rows, device=device)
         self.position = torch.zeros(rows, dtype=torch.int64, device=device)
         """Where the next token of each row goes."""
+        self.first: Tensor | slice = slice(None)
+        """The rows that the model computes: all, or the first of those that have said the same so far."""
+        self.shared: Tensor | slice = slice(None)
+        """For each row, which of these it is like."""
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows only, in this order."""

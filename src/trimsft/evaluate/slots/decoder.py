@@ -23,6 +23,7 @@ from trimsft.evaluate.slots import attention
 STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look waits for the device
 REFILL_SHARE = 8  # slots are refilled when one in so many is free: reading prompts costs a pass of its own
 PROMPT_TOKENS_AT_ONCE = {"cuda": 2**16, "cpu": 2**12}
+SHARES = ("cpu",)  # where rows that have said the same so far are computed once; a graph needs fixed shapes
 LEAST_ROWS = 16  # below this, fewer rows save nothing
 LARGEST_ERROR, LARGEST_ERROR_16_BIT = 0.01, 0.5
 """Error of logits, as a share of their standard deviation; a wrong mask or position is off by several."""
@@ -53,6 +54,8 @@ class SlotDecoder:
         self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._may_capture = self.device.type == "cuda"
+        self.group = self.cache.range.clone() if self.device.type in SHARES else None
+        """Rows of one group have said the same so far; -1 where they are idle."""
 
     @torch.inference_mode()
     def _begin(self, waiting: list[tuple[int, Request]]) -> None:
@@ -142,6 +145,9 @@ class SlotDecoder:
         requests = [request for _, request in jobs]
         self.cache.position[where] = self._tensor([len(request.tokens) - 1 for request in requests])
         self.token[where] = self._tensor([request.tokens[-1] for request in requests])
+        if self.group is not None:
+            numbers = {request.tokens: number for number, request in enumerate(requests, start=len(self._jobs))}
+            self.group[where] = self._tensor([numbers[request.tokens] for request in requests])
         self.made[where] = 0
         self.active[where] = True
         self.drawer.assign(rows, [request.seed for request in requests], [request.sampling for request in requests])
@@ -171,20 +177,27 @@ class SlotDecoder:
         is_stop = (drawn[:, None] == self.stops).any(dim=1)
         self.active &= (self.made < self.max_tokens) & ~is_stop
         self.token.copy_(drawn)
+        if self.group is not None:
+            self.group = (self.group * 2**32 + drawn).unique(return_inverse=True)[1].where(self.active, -1)
         # an idle row goes on at position 0 of its own slot
         self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _run_model(self) -> Tensor:
         """Return (rows, vocabulary) logits after one token more in each row of the cache."""
         cache = self.cache
+        if self.group is not None:
+            groups, shared = self.group.unique(return_inverse=True)
+            cache.first = torch.full_like(groups, cache.rows).scatter_reduce_(0, shared, cache.range, "amin")
+            cache.shared = shared
+        position = cache.position[cache.first]
         out = self.model(
-            input_ids=self.token[:, None],
-            position_ids=cache.position[:, None],
-            attention_mask=(cache.position + 1).to(torch.int32).view(-1, 1, 1, 1),
+            input_ids=self.token[cache.first, None],
+            position_ids=position[:, None],
+            attention_mask=(position + 1).to(torch.int32).view(-1, 1, 1, 1),
             past_key_values=cache,
             use_cache=True,
         )
-        return out.logits[:, -1]  # type: ignore[no-any-return]
+        return out.logits[:, -1][cache.shared]  # type: ignore[no-any-return]
 
     def _capture(self) -> None:
         """Capture a step as a graph, unless the model waits for the device in the middle of it.
@@ -226,6 +239,8 @@ class SlotDecoder:
             texts_so_far = ([token for token in tail if token >= 0] for tail in tails)
             if cut := [row for row, tail in zip(going, texts_so_far, strict=True) if is_over(tail)]:
                 self.active[cut] = False
+                if self.group is not None:
+                    self.group[cut] = -1
                 self.cache.position[cut] = 0
                 over += cut
         if not over:
@@ -253,7 +268,7 @@ class SlotDecoder:
         self._graph, self._steps = None, 1  # it holds on to the old buffers
         self.cache.keep(where)
         self.drawer.keep(where)
-        for name in ("token", "made", "active", "history"):
+        for name in ("token", "made", "active", "history", *(["group"] if self.group is not None else [])):
             setattr(self, name, getattr(self, name)[where])
         self._jobs = [self._jobs[row] for row in kept]
 
