@@ -123,3 +123,9 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("model: m\ndata: d.jsonl\n")
     assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0])
+def test_a_threshold_that_is_none_is_refused(value) -> None:
+    with pytest.raises(UsageError, match="skip_below: must be at least 0"):
+        TrimSFTConfig("out", use_cpu=True, skip_below=value)
